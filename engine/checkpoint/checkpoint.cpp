@@ -55,6 +55,17 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
   }
 }
 
+void refuse_other_base(const fs::path& folder, const Manifest& stored, const BaseWeights& base) {
+  if (!stored.base || stored.base->samples == base.identity.samples) return;
+  const auto described = [](const Manifest::Base& weights) {
+    return weights.path.empty() ? fmt::format("random ones of train.seed {}", weights.seed) : weights.path;
+  };
+  throw ConfigError(fmt::format(
+      "checkpoint {} has adapters of other weights ({}) than those of this run ({}); use the model.path and "
+      "train.seed that are there, another checkpoint.path or --fresh",
+      folder.string(), described(*stored.base), described(base.identity)));
+}
+
 void read_state(StoredState& stored, const Model& model, const StateAccess& state) {
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKind kind : kinds_of(model)) {
@@ -258,6 +269,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
   manifest.architecture = model.architecture;
   manifest.freeze = model.freeze;
   manifest.adapter = model.adapter;
+  if (base_) manifest.base = base_->identity;
   manifest.rule = model.rule();
   manifest.generation = decided.at("generation");
   return std::make_unique<CheckpointWriter>(
@@ -281,6 +293,7 @@ void CheckpointStore::finish(std::unique_ptr<CheckpointWriter> checkpoint, const
 void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
   std::vector<SavedUnit> units;
   for (const Flat flat : {Flat::trained, Flat::frozen}) {
+    if (flat == Flat::frozen && model.adapts()) continue;
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
       if (model.units[unit].elements_of(flat) > 0) units.push_back({unit, state.saved(unit, flat)});
     }
@@ -332,7 +345,10 @@ std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
     try {
       if (!entry.manifest) throw DamageError(entry.damage);
       verify_files(entry.folder, *entry.manifest, file_system_, ranks_);
-      on_every_rank(ranks_, [&] { stored.emplace(entry.folder, *entry.manifest, model, file_system_); });
+      on_every_rank(ranks_, [&] {
+        if (base_) refuse_other_base(entry.folder, *entry.manifest, *base_);
+        stored.emplace(entry.folder, *entry.manifest, model, file_system_, base_ ? base_->read : ReadBase());
+      });
     } catch (const DamageError& error) {
       warnings.push_back(fmt::format("skipped a damaged checkpoint: {}", error.what()));
       on_first_rank(ranks_, [&] {

@@ -60,6 +60,10 @@ class CheckpointStore {
   /// What each checkpoint has beside its state from now on; rank 0's count.
   void set_companions(std::shared_ptr<const Companions> companions) { companions_ = std::move(companions); }
 
+  /// What adapters stand beside: checkpoints name it, and those that name it are loaded with it. Each rank
+  /// calls it, if the model has adapters, before it saves or loads; who reads no more than adapters need not.
+  void set_base(BaseWeights base) { base_ = std::move(base); }
+
   /// Keeps other runs out of the folder for the store's life, as lock_checkpoints() does. Rank 0 locks for
   /// all.
   void lock();
@@ -115,6 +119,7 @@ class CheckpointStore {
   std::optional<std::vector<CheckpointEntry>> known_;
   std::unique_ptr<FolderLock> lock_;
   std::shared_ptr<const Companions> companions_;
+  std::optional<BaseWeights> base_;
   Bytes bytes_of_one_ = 0;
   std::int64_t next_generation_ = 0;  ///< none is ever used twice
   std::vector<std::string> warnings_;

@@ -85,7 +85,7 @@ void CheckpointWriter::open_files() {
   if (!file_system_.exists(temporary_.path())) throw IoError(not_shared(temporary_.path()));
   const int rank = ranks_ == nullptr ? 0 : ranks_->rank();
   const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
-  for (const StateKind kind : kinds_of(model_)) {
+  for (const StateKind kind : saved_kinds_of(model_)) {
     files_[static_cast<std::size_t>(kind)] =
         std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(kind, rank, ranks),
                                             DType::fp32, tensors_of(model_, units_, flat_of(kind)));

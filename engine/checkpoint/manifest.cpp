@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 6;
+constexpr std::int64_t kVersion = 7;
+constexpr std::int64_t kVersionWithoutBase = 6;      // without `base`, whose weights are frozen.safetensors
 constexpr std::int64_t kVersionWithoutAdapters = 5;  // without `adapter`
 constexpr std::int64_t kVersionOfAdamW = 4;          // without `update_rule`, which is adamw
 constexpr std::int64_t kVersionWithoutFrozen = 3;  // without `freeze`, and so without files of what is frozen
@@ -43,7 +44,8 @@ nlohmann::json parse(const std::string& text, const fs::path& path) try {
 
 std::string to_text(const Manifest& manifest) {
   const bool adapts = manifest.adapter.type != AdapterType::none;
-  const std::int64_t version = adapts                               ? kVersion
+  const std::int64_t version = manifest.base                        ? kVersion
+                               : adapts                             ? kVersionWithoutBase
                                : manifest.rule != UpdateRule::adamw ? kVersionWithoutAdapters
                                : manifest.freeze.empty()            ? kVersionWithoutFrozen
                                                                     : kVersionOfAdamW;
@@ -65,6 +67,10 @@ std::string to_text(const Manifest& manifest) {
                        {"rank", manifest.adapter.rank},
                        {"alpha", manifest.adapter.alpha},
                        {"targets", manifest.adapter.targets}};
+  if (manifest.base)
+    json["base"] = {{"path", manifest.base->path},
+                    {"seed", manifest.base->seed},
+                    {"samples_xxh3", manifest.base->samples}};
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
@@ -125,6 +131,8 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.architecture = parse_architecture(json.at("architecture"), path.string());
   manifest.freeze = json.value("freeze", manifest.freeze);
   manifest.adapter = adapter_in(json, path);
+  if (const auto base = json.find("base"); base != json.end())
+    manifest.base = {.path = base->at("path"), .seed = base->at("seed"), .samples = base->at("samples_xxh3")};
   manifest.rule = rule_in(json, path);
   manifest.progress = {
       .step = json.at("step"),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,10 +49,19 @@ struct Manifest {
     friend bool operator==(const File&, const File&) = default;
   };
 
+  /// The weights that adapters were trained beside, which no file of the checkpoint has.
+  struct Base {
+    std::string path;        ///< model.path, from the root on; empty: they are random
+    std::uint64_t seed = 0;  ///< of random ones
+    std::string samples;     ///< a hash of some of each unit's
+    friend bool operator==(const Base&, const Base&) = default;
+  };
+
   std::int64_t generation = 0;  ///< counts the saves into one checkpoint path; the newest has the highest
   Architecture architecture;
   std::vector<std::string> freeze = {};    ///< patterns of tensors that are not trained
   RunConfig::AdapterSection adapter = {};  ///< without its path, which only says how the run began
+  std::optional<Base> base = {};           ///< if there are adapters; older checkpoints have its weights
   UpdateRule rule = UpdateRule::adamw;     ///< says which moments there are
   Progress progress;
   std::map<std::string, File> files;            ///< of the state, by name in the checkpoint's folder

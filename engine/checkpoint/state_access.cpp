@@ -128,6 +128,10 @@ std::vector<StateKind> kinds_of(const Model& model, Flat flat) {
   return kinds;
 }
 
+std::vector<StateKind> saved_kinds_of(const Model& model) {
+  return model.adapts() ? kinds_of(model, Flat::trained) : kinds_of(model);
+}
+
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat) {
   const auto all_of = [flat](std::size_t unit, StateKind kind) {
     return FlatRange{0, std::ssize(flat(unit, kind)), flat_of(kind)};

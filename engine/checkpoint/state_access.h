@@ -41,6 +41,8 @@ constexpr StateKind weights_in(Flat flat) {
 std::vector<StateKind> kinds_of(const Model& model);
 /// Likewise of one shape.
 std::vector<StateKind> kinds_of(const Model& model, Flat flat);
+/// What of it checkpoints have: what adapters stand beside never changes, so they only say what it is.
+std::vector<StateKind> saved_kinds_of(const Model& model);
 
 constexpr std::string_view name_of(StateKind kind) {
   constexpr std::array<std::string_view, kStateKinds.size()> kNames = {"master", "exp_avg", "exp_avg_sq",

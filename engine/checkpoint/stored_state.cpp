@@ -126,11 +126,15 @@ std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range) {
 }
 
 StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const Model& model,
-                         FileSystem& file_system)
-    : file_system_(&file_system), folder_(folder), model_(model) {
+                         FileSystem& file_system, ReadBase base)
+    : file_system_(&file_system),
+      folder_(folder),
+      model_(model),
+      names_base_(manifest.base.has_value()),
+      base_(std::move(base)) {
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
-  const std::vector<StateKind> all_kinds = kinds_of(model);
+  const std::vector<StateKind> all_kinds = names_base_ ? saved_kinds_of(model) : kinds_of(model);
   const auto kinds = static_cast<int>(all_kinds.size());
   const int ranks = std::max(1, (static_cast<int>(manifest.files.size()) + kinds - 1) / kinds);
   for (const StateKind kind : all_kinds) {
@@ -191,6 +195,7 @@ const FileReader& StoredState::open(std::size_t file) {
 
 void StoredState::read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat) {
   assert(std::ssize(flat) == range.count);
+  if (kind == StateKind::frozen && names_base_) return base_(model_.units[unit], range, flat);
   std::ranges::fill(flat, 0.0F);
   for (const TensorRun& run : runs_in(model_.units[unit], range)) {
     const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(run.tensor->hf_name);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -29,14 +30,25 @@ std::string file_name(StateKind kind, int rank, int ranks);
 /// another rank saves is left out.
 std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range);
 
+/// Fills `out` with a range of what is frozen of a unit.
+using ReadBase = std::function<void(const Unit& unit, FlatRange range, std::span<float> out)>;
+
+/// The weights that adapters stand beside, for checkpoints that only name them.
+struct BaseWeights {
+  Manifest::Base identity;
+  ReadBase read;
+};
+
 class StoredState {
  public:
   /// Reads the headers of the files. Throws DamageError that names the file, or the folder, if they do not
-  /// hold every element of the model's state just once. `model` must outlive this.
+  /// hold every element of the model's state just once. `base` reads what the manifest only names. `model`
+  /// must outlive this.
   StoredState(const std::filesystem::path& folder, const Manifest& manifest, const Model& model,
-              FileSystem& file_system = FileSystem::real());
+              FileSystem& file_system = FileSystem::real(), ReadBase base = {});
 
-  /// A range of a unit's state, zeros in its padding. REQUIRES: flat.size() == range.count.
+  /// A range of a unit's state, zeros in its padding. REQUIRES: flat.size() == range.count; a base, if it is
+  /// asked for what is frozen and the manifest only names that.
   void read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat);
 
  private:
@@ -56,6 +68,8 @@ class StoredState {
   FileSystem* file_system_;
   std::filesystem::path folder_;
   const Model& model_;
+  bool names_base_;
+  ReadBase base_;
   std::vector<std::filesystem::path> files_;
   std::array<Parts, kStateKinds.size()> parts_;
   std::optional<FileReader> open_;  ///< the file that was read last: neighbours tend to lie in one

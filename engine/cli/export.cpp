@@ -11,6 +11,7 @@
 #include "base/watchdog.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
@@ -70,15 +71,16 @@ int run_export(const ExportCommand& command) {
     throw ConfigError(command.run_file + " has no checkpoint.path, so there is no checkpoint to export");
   }
   const std::string base = config.model.path;
-  find_model(config);
+  if (!command.merge) find_model(config);  // which has no weights
   const Model model = load_model(config);
   warn_of_model(config);
+  if (command.merge && !model.adapts())
+    throw ConfigError("--merge: the run file has no adapters (adapter.type), so there is nothing to merge");
   CheckpointStore checkpoints(config.checkpoint.path, config.checkpoint.keep);
+  if (command.merge) checkpoints.set_base(base_weights(config, model));
   std::optional<OpenCheckpoint> open = checkpoints.open_newest(model);
   if (!open) throw ConfigError(fmt::format("there is no checkpoint in {}", config.checkpoint.path));
   say(open->warnings);
-  if (command.merge && !model.adapts())
-    throw ConfigError("--merge: the run file has no adapters (adapter.type), so there is nothing to merge");
   HfExport options;
   options.dtype = command.dtype == "bf16" ? DType::bf16 : DType::fp32;
   options.companions = companions_of(config, *open);

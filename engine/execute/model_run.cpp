@@ -9,7 +9,7 @@
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
-#include "engine/execute/initial_weights.h"
+#include "engine/checkpoint/initial_weights.h"
 #include "engine/execute/space_wait.h"
 
 namespace strata {
@@ -55,15 +55,6 @@ LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t rank
   return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
     load(step, (microbatch * ranks + rank) % microbatches, data);
   };
-}
-
-/// fill(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
-template <typename Fill>
-void fill_in_pieces(std::span<float> values, const Fill& fill) {
-  constexpr std::int64_t kPiece = 256 * 1024;
-  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
-    fill(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
-  });
 }
 
 /// The next multiple of `every` after `step`, or `limit` if that comes first or `every` is 0.
@@ -312,6 +303,9 @@ void ModelRun::make_state() {
 bool ModelRun::resume() {
   if (!checkpoints_) return false;
   checkpoints_->remove_leftovers();
+  if (setup_.model.adapts()) {
+    on_every_rank(outside(), [&] { checkpoints_->set_base(base_weights(setup_.config, setup_.model)); });
+  }
   if (setup_.fresh) return false;
   const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(setup_.model, state_->access());
   if (!loaded) return false;
@@ -347,11 +341,7 @@ void ModelRun::initialise_weights() {
       for (const StateKind kind : {StateKind::master, StateKind::frozen}) {
         if (unit.elements_of(flat_of(kind)) == 0) continue;
         const FlatRange range = state_->loaded(u, kind);
-        state_->write(u, kind, [&](std::span<float> weights) {
-          fill_in_pieces(weights, [&](std::int64_t first, std::span<float> piece) {
-            initial->read(unit, {range.first + first, std::ssize(piece), range.flat}, piece);
-          });
-        });
+        state_->write(u, kind, [&](std::span<float> weights) { initial->read(unit, range, weights); });
       }
     }
     state_->clear_moments();

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/checkpoint/checkpoint_list.h"
+#include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/stored_state.h"
 
@@ -29,6 +30,27 @@ ModelSource open_folder(const fs::path& folder, DeviceKind device, Rounding roun
   return source;
 }
 
+/// The weights that a checkpoint's adapters stand beside. The file system still has them, or nobody does.
+ReadBase open_base(const fs::path& folder, const Manifest& manifest, const Model& model) {
+  auto config = std::make_shared<RunConfig>();
+  config->model.path = manifest.base->path;
+  config->train.seed = manifest.base->seed;
+  if (!config->model.path.empty() && !is_there(config->model.path)) {
+    throw ConfigError(
+        fmt::format("checkpoint {} has adapters alone, and the model that they belong to is not there: {}; "
+                    "put it there, or export the checkpoint with --merge where it is",
+                    folder.string(), config->model.path));
+  }
+  const BaseWeights base = base_weights(*config, model);
+  if (base.identity.samples != manifest.base->samples) {
+    throw ConfigError(fmt::format("{} has other weights than those that checkpoint {} has adapters of",
+                                  config->model.path, folder.string()));
+  }
+  return [config, read = base.read](const Unit& unit, FlatRange range, std::span<float> out) {
+    read(unit, range, out);
+  };
+}
+
 ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding rounding) {
   const Manifest manifest = read_manifest(folder / kManifestName);
   verify_files(folder, manifest);
@@ -38,7 +60,9 @@ ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding 
                      .folder = folder,
                      .is_checkpoint = true,
                      .name = fmt::format("{} (step {})", folder.string(), manifest.progress.step)};
-  auto state = std::make_shared<StoredState>(folder, manifest, *source.model);
+  auto state =
+      std::make_shared<StoredState>(folder, manifest, *source.model, FileSystem::real(),
+                                    manifest.base ? open_base(folder, manifest, *source.model) : ReadBase());
   source.read = [state](std::size_t unit, FlatRange range, std::span<float> out) {
     state->read(unit, weights_in(range.flat), range, out);
   };

@@ -10,7 +10,10 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "tests/base/expect_error.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 
@@ -55,11 +58,16 @@ class AdapterRun : public ::testing::Test {
     RunOutcome outcome = run(config);
     const Model model = model_of(config);
     CheckpointStore store(config.checkpoint.path, 2);
+    store.set_base(base_weights(config, model));
     std::optional<OpenCheckpoint> open = store.open_newest(model);
     use(model, [&](std::size_t unit, FlatRange range, std::span<float> out) {
       open->state.read(unit, weights_in(range.flat), range, out);
     });
     return outcome;
+  }
+
+  static std::filesystem::path newest(const RunConfig& config) {
+    return list_checkpoints(FileSystem::real(), config.checkpoint.path).at(0).folder;
   }
 
   TemporaryFolder folder_;
@@ -137,6 +145,57 @@ TEST_F(AdapterRun, GoesOnFromACheckpoint) {
   test::StopAfter after(2, stop);
   run(config, {.stop = &stop, .listener = &after});
   EXPECT_EQ(run(config).result.state_hash, whole);
+}
+
+TEST_F(AdapterRun, KeepsCheckpointsOfAdaptersAlone) {
+  for (const bool spills : {false, true}) {
+    RunConfig config = saving();
+    config.checkpoint.path += spills ? "-spilled" : "";
+    if (spills) config.memory.device = smallest_bytes(config);
+    expect_the_plan_was_exact(run(config));
+    const std::filesystem::path folder = newest(config);
+    EXPECT_FALSE(std::filesystem::exists(folder / "frozen.safetensors"));
+    const Manifest manifest = read_manifest(folder / kManifestName);
+    ASSERT_TRUE(manifest.base);
+    EXPECT_EQ(manifest.base->path, "");
+    EXPECT_EQ(manifest.base->seed, config.train.seed);
+  }
+}
+
+TEST_F(AdapterRun, RefusesACheckpointOfAnotherModelsAdapters) {
+  run(saving());
+  RunConfig other = saving();
+  other.train.seed = config_.train.seed + 1;
+  test::expect_error<ConfigError>(
+      [&] { run(other); }, {"has adapters of other weights (random ones of train.seed 1)", "or --fresh"});
+}
+
+/// Before version 7 they had what is frozen, too.
+TEST_F(AdapterRun, ReadsCheckpointsThatHaveTheWholeModel) {
+  RunConfig config = saving();
+  run(config);
+  const Model model = model_of(config);
+  const std::filesystem::path folder = newest(config);
+  Manifest manifest = read_manifest(folder / kManifestName);
+  std::vector<TensorToWrite> tensors;
+  for (const Unit& unit : model.units) {
+    const auto of_unit = stored_tensors(unit, {0, unit.elements_of(Flat::frozen), Flat::frozen});
+    tensors.insert(tensors.end(), of_unit.begin(), of_unit.end());
+  }
+  SafetensorsWriter file(FileSystem::real(), folder / "frozen.safetensors", DType::fp32, tensors);
+  for (const Unit& unit : model.units) {
+    for (const TensorPiece& piece : pieces_in(unit, {0, unit.elements_of(Flat::frozen), Flat::frozen})) {
+      file.write(std::vector<float>(static_cast<std::size_t>(piece.count()), 0.5F));
+    }
+  }
+  file.finish();
+  manifest.base.reset();
+  manifest.files["frozen.safetensors"] = {file.bytes(), hex(file.checksum())};
+  std::ofstream(folder / kManifestName) << to_text(manifest);
+  std::optional<OpenCheckpoint> open = CheckpointStore(config.checkpoint.path, 2).open_newest(model);
+  std::vector<float> values(1);
+  open->state.read(1, StateKind::frozen, {0, 1, Flat::frozen}, values);
+  EXPECT_EQ(values.front(), 0.5F);
 }
 
 TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {

@@ -22,8 +22,8 @@ RunConfig packed_documents(RunConfig config, const Corpus& corpus);
 /// on.
 RunConfig documents_apart(RunConfig config, const Corpus& corpus);
 
-/// On this device losses of tokens and the gradient's norm agree within 1e-5, packed and apart; all tokens
-/// but each document's last have a loss.
+/// On this device losses of tokens, each tensor's gradient and the norm of all agree within 1e-5, packed and
+/// apart; all tokens but each document's last have a loss.
 void expect_packed_is_apart(const RunConfig& config, const Corpus& corpus, Device* device = nullptr);
 
 }  // namespace strata::test

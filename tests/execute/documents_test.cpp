@@ -46,8 +46,6 @@ class PackedModel : public DocumentsTest, public ::testing::WithParamInterface<c
 TEST_P(PackedModel, TrainsAsWithEachDocumentInASequenceOfItsOwn) {
   const RunConfig config = this->config(GetParam());
   test::expect_packed_is_apart(config, corpus_);
-  test::expect_equal_gradients(test::model_of(packed_documents(config, corpus_)),
-                               documents_apart(config, corpus_), packed_documents(config, corpus_), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PackedModel, ::testing::Values("llama", "qwen3", "mistral", "gpt2"),

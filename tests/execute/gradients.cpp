@@ -74,20 +74,6 @@ Watched watch(const Model& model, RunConfig config, int ranks) {
   return watcher.found();
 }
 
-std::map<std::string, double> relative_differences(const Tensors& expected, const Tensors& found) {
-  std::map<std::string, double> differences;
-  for (const auto& [name, values] : expected) {
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double a = values[i], b = found.at(name)[i];
-      difference += (a - b) * (a - b);
-      size += a * a;
-    }
-    differences[name] = difference == 0 ? 0 : std::sqrt(difference / size);
-  }
-  return differences;
-}
-
 void expect_equal_gradients(const Model& model, RunConfig alone, RunConfig config, int ranks) {
   for (RunConfig* run : {&alone, &config}) run->train.steps = 1;
   for (const auto& [name, difference] :

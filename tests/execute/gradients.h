@@ -21,9 +21,6 @@ struct Watched {
 /// Runs one instruction at a time on so many ranks.
 Watched watch(const Model& model, RunConfig config, int ranks = 1);
 
-/// By tensor: the norm of the difference over that of what was expected.
-std::map<std::string, double> relative_differences(const Tensors& expected, const Tensors& found);
-
 /// In the first step of `config` on so many ranks every tensor's gradient is, within 1e-5 of its norm, that
 /// of `alone` on one rank.
 void expect_equal_gradients(const Model& model, RunConfig alone, RunConfig config, int ranks);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -120,12 +121,13 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
   return outcomes;
 }
 
-Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds) {
+Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds, Device* device) {
   const Model model = model_of(config);
   const BatchLoader data(config, model.architecture.vocabulary);
   const Plan plan = make_plan(config, model);
-  const std::unique_ptr<Device> device = make_cpu_device({.threads = 2, .link = {}});
-  Trainer trainer(config, model, plan, *device, training_data(data), {});
+  const std::unique_ptr<Device> own =
+      device == nullptr ? make_cpu_device({.threads = 2, .link = {}}) : nullptr;
+  Trainer trainer(config, model, plan, own ? *own : *device, training_data(data), {});
   TrainListener silent;
   trainer.train(std::atomic<bool>(false), silent);
   Tensors tensors;
@@ -142,6 +144,20 @@ Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds) {
     }
   }
   return tensors;
+}
+
+std::map<std::string, double> relative_differences(const Tensors& expected, const Tensors& found) {
+  std::map<std::string, double> differences;
+  for (const auto& [name, values] : expected) {
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double a = values[i], b = found.at(name)[i];
+      difference += (a - b) * (a - b);
+      size += a * a;
+    }
+    differences[name] = difference == 0 ? 0 : std::sqrt(difference / size);
+  }
+  return differences;
 }
 
 bool has_same_bits(const std::vector<float>& a, const std::vector<float>& b) {

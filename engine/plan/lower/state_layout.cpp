@@ -107,7 +107,7 @@ void StateLayout::make_room_for_saving() {
     largest = std::max(largest, bytes);
   };
   for (std::int32_t u = 0; u < unit_count(); ++u) {
-    make_room({{Role::frozen, &frozen(u), Access::read}});
+    if (!strategy_.names_frozen) make_room({{Role::frozen, &frozen(u), Access::read}});
     if (values_of(u).trains()) std::ranges::for_each(saved_parts(u, values_of(u).state.front()), make_room);
   }
   if (!strategy_.saves || largest == 0) return;

@@ -122,6 +122,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
+  strategy.names_frozen = model.adapts();
   strategy.global_norm = config.optimizer.clip_norm > 0 || config.precision() == DType::fp16;
   strategy.saved_level.assign(model.units.size(), config.train.recompute == Recompute::none ? kAllSaved : 0);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };

@@ -109,6 +109,7 @@ struct Strategy {
   bool updates_late = false;  ///< with a global norm, units of the host are updated before the next step's
                               ///< forward passes, each right before its own
   bool saves = false;         ///< some steps save the state, beside the next one's work
+  bool names_frozen = false;  ///< without what is frozen: checkpoints only name what adapters stand beside
   /// By unit, how much of its activations is saved for the backward pass instead of made again: a number in
   /// UnitPasses::levels, or kAllSaved.
   std::vector<std::size_t> saved_level;

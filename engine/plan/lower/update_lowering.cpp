@@ -138,7 +138,7 @@ void UpdateLowering::stash(const Visit& visit) {
 }
 
 void UpdateLowering::save_frozen() {
-  if (!strategy_.saves) return;
+  if (!strategy_.saves || strategy_.names_frozen) return;
   for (std::int32_t u = 0; u < unit_count(); ++u) {
     if (strategy_.has(u) && model_.units[static_cast<std::size_t>(u)].frozen_elements > 0)
       save(u, {}, {{Role::frozen, &state_.frozen(u), Access::read}});

@@ -2,12 +2,14 @@
 // elsewhere.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "engine/checkpoint/stored_state.h"
 #include "engine/config/run_config.h"
 #include "engine/model/flat_range.h"
 #include "engine/model/model.h"
@@ -21,21 +23,30 @@ class InitialWeights {
   /// it.
   InitialWeights(const RunConfig& config, const Model& model);
 
-  /// A part of a unit's flat parameters, zeros in its padding. REQUIRES: out.size() == range.count.
+  /// A part of a unit's flat parameters, zeros in its padding, by the threads of the arena that the caller
+  /// runs in. REQUIRES: out.size() == range.count.
   void read(const Unit& unit, FlatRange range, std::span<float> out) const;
 
   /// It covers some weights of each unit, which finds folders that hold other weights of the same shapes.
   /// Empty if there is no folder.
   std::string hash_of_samples() const;
+  /// Likewise of what is frozen, folder or not.
+  std::string hash_of_frozen_samples() const;
 
   /// "weights from FOLDER", for a person.
   std::string description() const;
 
  private:
+  void read_piece(const Unit& unit, FlatRange range, std::span<float> out) const;
+  std::string hash_of_samples(std::initializer_list<Flat> flats) const;
+
   const RunConfig& config_;
   const Model& model_;
   std::optional<HfFolder> folder_;
   std::optional<PeftFolder> adapters_;
 };
+
+/// What adapters stand beside, as checkpoints name it. `config` and `model` must outlive it.
+BaseWeights base_weights(const RunConfig& config, const Model& model);
 
 }  // namespace strata

@@ -1,11 +1,14 @@
-#include "engine/execute/initial_weights.h"
+#include "engine/checkpoint/initial_weights.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/task_arena.h"
 #include "engine/model/initialize.h"
 
 namespace strata {
@@ -16,6 +19,14 @@ InitialWeights::InitialWeights(const RunConfig& config, const Model& model) : co
 }
 
 void InitialWeights::read(const Unit& unit, FlatRange range, std::span<float> out) const {
+  constexpr std::int64_t kPiece = 256 * 1024;
+  for_ranges(std::ssize(out), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    read_piece(unit, {range.first + first, last - first, range.flat},
+               out.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  });
+}
+
+void InitialWeights::read_piece(const Unit& unit, FlatRange range, std::span<float> out) const {
   if (!folder_ && !adapters_)
     return initialize_unit(model_.architecture, unit, config_.train.seed, range, out);
   std::ranges::fill(out, 0.0F);
@@ -34,11 +45,18 @@ void InitialWeights::read(const Unit& unit, FlatRange range, std::span<float> ou
 }
 
 std::string InitialWeights::hash_of_samples() const {
-  if (!folder_ && !adapters_) return "";
+  return folder_ || adapters_ ? hash_of_samples({Flat::trained, Flat::frozen}) : "";
+}
+
+std::string InitialWeights::hash_of_frozen_samples() const {
+  return hash_of_samples({Flat::frozen});
+}
+
+std::string InitialWeights::hash_of_samples(std::initializer_list<Flat> flats) const {
   constexpr std::int64_t kSamples = 256;
   StreamingHash hash;
   for (const Unit& unit : model_.units) {
-    for (const Flat flat : {Flat::trained, Flat::frozen}) {
+    for (const Flat flat : flats) {
       const std::int64_t all = unit.elements_of(flat), count = std::min(kSamples, all);
       std::vector<float> weights(static_cast<std::size_t>(count));
       for (const std::int64_t first : {std::int64_t{0}, (all - count) / 2}) {
@@ -55,6 +73,18 @@ std::string InitialWeights::description() const {
                              : fmt::format("random weights, seed {}", config_.train.seed);
   if (adapters_) return text + ", adapters from " + config_.adapter.path;
   return model_.adapts() && folder_ ? text + ", random adapters" : text;
+}
+
+BaseWeights base_weights(const RunConfig& config, const Model& model) {
+  auto weights = std::make_shared<const InitialWeights>(config, model);
+  const std::string& path = config.model.path;
+  return {
+      .identity = {.path = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string(),
+                   .seed = path.empty() ? config.train.seed : 0,
+                   .samples = weights->hash_of_frozen_samples()},
+      .read = [weights](const Unit& unit, FlatRange range, std::span<float> out) {
+        weights->read(unit, range, out);
+      }};
 }
 
 }  // namespace strata
