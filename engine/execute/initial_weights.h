@@ -32,6 +32,9 @@ class InitialWeights {
   std::string description() const;
 
  private:
+  /// REQUIRES: the tensor does not begin with norms, or a folder has it.
+  void read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const;
+
   const RunConfig& config_;
   const Model& model_;
   std::optional<HfFolder> folder_;

@@ -314,9 +314,9 @@ void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Mode
   }
 }
 
-RunConfig::AdapterSection small_adapters() {
+RunConfig::AdapterSection small_adapters(AdapterType type = AdapterType::lora) {
   RunConfig::AdapterSection adapter;
-  adapter.type = AdapterType::lora;
+  adapter.type = type;
   adapter.rank = 3;
   return adapter;
 }
@@ -366,6 +366,12 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithAdapters) {
   for (const bool splits_tokens : {false, true})
     expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {},
                                     splits_tokens, small_adapters());
+}
+
+TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithMagnitudes) {
+  for (const bool splits_tokens : {false, true})
+    expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {},
+                                    splits_tokens, small_adapters(AdapterType::dora));
 }
 
 /// Each head of keys on two ranks, which have a query head each and sum the gradients of its weights.
