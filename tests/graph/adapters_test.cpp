@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/graph/derive.h"
 #include "engine/graph/freeze.h"
 #include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/magnitude.h"
+#include "engine/graph/unit_passes.h"
 
 namespace strata {
 namespace {
@@ -123,6 +125,18 @@ TEST(Adapters, WithMagnitudesHaveGradientsOfTheScaledProductAlone) {
   EXPECT_THAT(names_of_nodes(derive(built.graph).backward),
               ElementsAre("magnitude_gradient", "column_scale", "linear_weight_gradient",
                           "linear_input_gradient", "linear_weight_gradient"));
+}
+
+/// Each step of what is saved makes passes of its own, and factors are small.
+TEST(Adapters, WithMagnitudesSaveAllFactorsOrNone) {
+  const UnitGraph graph = adapted({"mlp.gate", "mlp.up", "mlp.down"}, 1, true, /*has_magnitudes=*/true).graph;
+  const UnitPasses passes = make_passes(derive(graph), {.microbatch = {2, 8}});
+  std::set<std::ptrdiff_t> counts;
+  for (const UnitPasses::Level& level : passes.levels) {
+    counts.insert(std::ranges::count_if(level.saved,
+                                        [](const std::string& name) { return name.ends_with(".factors"); }));
+  }
+  EXPECT_THAT(counts, ElementsAre(0, 3));
 }
 
 TEST(Adapters, AreFoundBesideTheirWeights) {
