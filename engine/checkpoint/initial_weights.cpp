@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/task_arena.h"
 #include "engine/model/initialize.h"
+#include "engine/model/weight_norms.h"
 
 namespace strata {
 
@@ -34,13 +35,26 @@ void InitialWeights::read_piece(const Unit& unit, FlatRange range, std::span<flo
     const TensorSpec& tensor = *run.tensor;
     const std::span<float> part =
         out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
-    if (tensor.is_adapter && adapters_) {
-      adapters_->read_tensor(tensor.hf_name, run.first, part);
-    } else if (!tensor.is_adapter && folder_) {
-      folder_->read_tensor(tensor.hf_name, run.first, part);
+    if (has_norms(tensor) && !adapters_) {
+      fill_norms(
+          unit, tensor,
+          [this](const TensorSpec& weight, std::int64_t first, std::span<float> values) {
+            read_tensor(weight, first, values);
+          },
+          run.first, part);
     } else {
-      initialize_tensor(model_.architecture, tensor, config_.train.seed, run.first, part);
+      read_tensor(tensor, run.first, part);
     }
+  }
+}
+
+void InitialWeights::read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const {
+  if (tensor.is_adapter && adapters_) {
+    adapters_->read_tensor(tensor.hf_name, first, out);
+  } else if (!tensor.is_adapter && folder_) {
+    folder_->read_tensor(tensor.hf_name, first, out);
+  } else {
+    initialize_tensor(model_.architecture, tensor, config_.train.seed, first, out);
   }
 }
 

@@ -39,6 +39,8 @@ class InitialWeights {
  private:
   void read_piece(const Unit& unit, FlatRange range, std::span<float> out) const;
   std::string hash_of_samples(std::initializer_list<Flat> flats) const;
+  /// REQUIRES: the tensor does not begin with norms, or a folder has it.
+  void read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const;
 
   const RunConfig& config_;
   const Model& model_;

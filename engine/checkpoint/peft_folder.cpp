@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -57,7 +58,7 @@ void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter
   const nlohmann::json alpha = config.value("lora_alpha", nlohmann::json(8));
   if (!alpha.is_number() || alpha.get<double>() != adapter.alpha) expect("lora_alpha", adapter.alpha, 8);
   expect("use_rslora", adapter.type == AdapterType::rslora, false);
-  expect("use_dora", false, false);
+  expect("use_dora", adapter.type == AdapterType::dora, false);
   for (const char* key : {"rank_pattern", "alpha_pattern"}) {
     const nlohmann::json pattern = config.value(key, nlohmann::json());
     if (!pattern.is_null() && !pattern.empty()) expect(key, nlohmann::json::object(), nullptr);
@@ -96,6 +97,7 @@ nlohmann::json config_of(const Model& model, const std::string& base) {
           {"bias", "none"},
           {"fan_in_fan_out", model.architecture.family == Family::gpt2},
           {"use_rslora", adapter.type == AdapterType::rslora},
+          {"use_dora", adapter.type == AdapterType::dora},
           {"inference_mode", true}};
 }
 
@@ -144,17 +146,54 @@ void save_peft_folder(const fs::path& folder, const Model& model, const ReadPara
 
 namespace {
 
-/// What adapters add to one tensor.
+/// Calls visit(first, values) for a tensor's stretches, from front to back.
+template <typename Visit>
+void for_each_stretch(const ReadParameters& read, std::size_t unit, const TensorSpec& tensor,
+                      const Visit& visit) {
+  std::vector<float> values(static_cast<std::size_t>(std::min(kLargestRead, tensor.elements)));
+  for (std::int64_t done = 0; done < tensor.elements; done += kLargestRead) {
+    const std::int64_t count = std::min(kLargestRead, tensor.elements - done);
+    const std::span<float> stretch = std::span(values).first(static_cast<std::size_t>(count));
+    read(unit, {tensor.offset + done, count, tensor.flat}, stretch);
+    visit(done, stretch);
+  }
+}
+
+/// What adapters make of one tensor.
 class AdapterDelta {
  public:
   AdapterDelta(const ReadParameters& read, std::size_t unit, const AdaptedLayer& layer, double scale)
       : layer_(layer), down_(read_all(read, unit, *layer.down)), up_(read_all(read, unit, *layer.up)) {
     for (float& value : up_) value = static_cast<float>(value * scale);
+    if (layer.magnitude == nullptr) return;
+    std::vector<double> squares(static_cast<std::size_t>(layer.magnitude->elements));
+    for_each_stretch(read, unit, *layer.weight, [&](std::int64_t first, std::span<float> values) {
+      add_to(first, values);
+      for (std::int64_t i = 0; i < std::ssize(values); ++i)
+        squares[output_of(first + i)] += std::pow(double{values[static_cast<std::size_t>(i)]}, 2);
+    });
+    const std::vector<float> magnitudes = read_all(read, unit, *layer.magnitude);
+    for (std::size_t i = 0; i < squares.size(); ++i)
+      factors_.push_back(static_cast<float>(magnitudes[i] / std::sqrt(squares[i])));
   }
 
   const TensorSpec* weight() const { return layer_.weight; }
 
-  /// To elements [first, first + values.size()) of the weight, row-major.
+  /// Elements [first, first + values.size()) of the weight, row-major.
+  void merge_into(std::int64_t first, std::span<float> values) const {
+    add_to(first, values);
+    for (std::int64_t i = 0; i < std::ssize(values) && !factors_.empty(); ++i)
+      values[static_cast<std::size_t>(i)] *= factors_[output_of(first + i)];
+  }
+
+ private:
+  /// The output that an element of the weight belongs to.
+  std::size_t output_of(std::int64_t element) const {
+    const std::int64_t columns = layer_.weight->hf_shape.back();
+    return static_cast<std::size_t>(layer_.order == WeightOrder::linear ? element / columns
+                                                                        : element % columns);
+  }
+
   void add_to(std::int64_t first, std::span<float> values) const {
     const std::int64_t columns = layer_.weight->hf_shape.back(), rank = layer_.down->hf_shape.front();
     const std::int64_t inputs = layer_.down->hf_shape.back();
@@ -179,19 +218,17 @@ class AdapterDelta {
     }
   }
 
- private:
   static std::vector<float> read_all(const ReadParameters& read, std::size_t unit, const TensorSpec& tensor) {
-    std::vector<float> values(static_cast<std::size_t>(tensor.elements));
-    for (std::int64_t done = 0; done < tensor.elements; done += kLargestRead) {
-      const std::int64_t count = std::min(kLargestRead, tensor.elements - done);
-      read(unit, {tensor.offset + done, count, tensor.flat},
-           std::span(values).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
-    }
+    std::vector<float> values;
+    for_each_stretch(read, unit, tensor, [&](std::int64_t, std::span<const float> stretch) {
+      values.insert(values.end(), stretch.begin(), stretch.end());
+    });
     return values;
   }
 
   AdaptedLayer layer_;
   std::vector<float> down_, up_;
+  std::vector<float> factors_;  ///< by output; none: all are 1
 };
 
 struct Merging {
@@ -215,8 +252,8 @@ ReadParameters merge_adapters(const Model& model, ReadParameters read) {
       if (merging->last == nullptr || merging->last->weight() != piece.tensor)
         merging->last =
             std::make_unique<AdapterDelta>(read, unit, layer->second, adapter_scale(model.adapter));
-      merging->last->add_to(piece.first, out.subspan(static_cast<std::size_t>(piece.at),
-                                                     static_cast<std::size_t>(piece.count())));
+      merging->last->merge_into(piece.first, out.subspan(static_cast<std::size_t>(piece.at),
+                                                         static_cast<std::size_t>(piece.count())));
     }
   };
 }

@@ -1,6 +1,6 @@
 // A model's adapters as the folder that PEFT reads and writes: adapter_config.json and
-// adapter_model.safetensors, whose tensors are called base_model.model.LAYER.lora_A.weight and
-// …lora_B.weight.
+// adapter_model.safetensors, whose tensors are called base_model.model.LAYER.lora_A.weight, …lora_B.weight
+// and …lora_magnitude_vector.
 #pragma once
 
 #include <filesystem>
@@ -35,7 +35,8 @@ void save_peft_folder(const std::filesystem::path& folder, const Model& model, c
                       FileSystem& file_system = FileSystem::real());
 
 /// What reads the model's own tensors with what its adapters add to them: W + scale · B · A, added up in
-/// fp32. Holds the adapters of one tensor at a time; one thread. `model` must outlive it.
+/// fp32, of which magnitudes then make rows as long as they say. Holds the adapters of one tensor at a time,
+/// and with magnitudes reads that tensor once more; one thread. `model` must outlive it.
 ReadParameters merge_adapters(const Model& model, ReadParameters read);
 
 }  // namespace strata

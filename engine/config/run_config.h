@@ -53,8 +53,9 @@ enum class MasterFormat : std::uint8_t { fp32, split };
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
 /// How parameters are kept and travel: as passes read them, or packed.
 enum class ParameterFormat : std::uint8_t { precision, fp8 };
-/// What is trained beside frozen layers. rslora scales by alpha / sqrt(rank) (Kalajdzievski 2023).
-enum class AdapterType : std::uint8_t { none, lora, rslora };
+/// What is trained beside frozen layers. rslora scales by alpha / sqrt(rank) (Kalajdzievski 2023); dora has
+/// magnitudes of rows, too (Liu et al. 2024).
+enum class AdapterType : std::uint8_t { none, lora, rslora, dora };
 /// The type of gradients on their way between ranks.
 enum class ReduceDtype : std::uint8_t { fp32, bf16 };
 

@@ -247,21 +247,24 @@ void add_loss_scale(std::vector<Key>& keys) {
 void add_adapter(std::vector<Key>& keys) {
   using S = RunConfig::AdapterSection;
   SectionKeys<S> section(keys, "adapter", &RunConfig::adapter);
-  require(section.add<Word<AdapterType>>(
-              "type", &S::type, "",
-              "lora: low-rank adapters (Hu et al. 2021): layers of the blocks that targets names get x · Aᵀ "
-              "· Bᵀ · alpha / rank added to what they make, A and B are trained, and all else is frozen. "
-              "rslora: likewise with alpha / sqrt(rank). none: the model itself is trained."),
-          {"train.freeze"}, [](const RunConfig& c) -> std::string {
-            return c.adapter.type != AdapterType::none && !c.train.freeze.empty()
-                       ? "with adapters all but them is frozen; take train.freeze out"
-                       : "";
-          });
+  require(
+      section.add<Word<AdapterType>>(
+          "type", &S::type, "",
+          "lora: low-rank adapters (Hu et al. 2021): layers of the blocks that targets names get x · Aᵀ "
+          "· Bᵀ · alpha / rank added to what they make, A and B are trained, and all else is frozen. "
+          "rslora: likewise with alpha / sqrt(rank). dora: as lora, and each row of the sum of "
+          "weight and update is made as long as a trained magnitude says (Liu et al. 2024). none: the model "
+          "itself is trained."),
+      {"train.freeze"}, [](const RunConfig& c) -> std::string {
+        return c.adapter.type != AdapterType::none && !c.train.freeze.empty()
+                   ? "with adapters all but them is frozen; take train.freeze out"
+                   : "";
+      });
   /// A value that only adapters have.
   const auto of_adapters = [](Key& key, auto S::*field) {
     require(key, {"adapter.type"}, [field](const RunConfig& c) -> std::string {
       if (c.adapter.type != AdapterType::none || c.adapter.*field == S().*field) return "";
-      return "belongs to adapter.type lora or rslora, and this run has none";
+      return "belongs to adapter.type lora, rslora or dora, and this run has none";
     });
   };
   of_adapters(section.add<Integer<std::int64_t>>("rank", &S::rank, "", "Rows of A and columns of B.",
@@ -286,8 +289,8 @@ void add_adapter(std::vector<Key>& keys) {
           }),
       &S::targets);
   of_adapters(section.add<Text>("path", &S::path, "",
-                                "A folder of PEFT with adapters to begin with; left out: random A and B of "
-                                "zeros."),
+                                "A folder of PEFT with adapters to begin with; left out: random A, B of "
+                                "zeros, and the weights' norms as magnitudes."),
               &S::path);
 }
 

@@ -82,7 +82,7 @@ struct Words<ParameterFormat> {
 };
 template <>
 struct Words<AdapterType> {
-  static constexpr std::array<std::string_view, 3> list = {"none", "lora", "rslora"};
+  static constexpr std::array<std::string_view, 4> list = {"none", "lora", "rslora", "dora"};
 };
 template <>
 struct Words<ReduceDtype> {

@@ -9,12 +9,15 @@
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/experts.h"
 #include "engine/graph/operators/linear.h"
+#include "engine/graph/operators/magnitude.h"
+#include "engine/graph/operators/norm.h"
+#include "engine/graph/split_product.h"
 
 namespace strata {
 namespace {
 
 constexpr std::string_view kWeightEnding = ".weight", kDownEnding = ".lora_A.weight",
-                           kUpEnding = ".lora_B.weight";
+                           kUpEnding = ".lora_B.weight", kMagnitudeEnding = ".lora_magnitude_vector";
 
 std::string without(std::string_view ending, const std::string& name) {
   return name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : name;
@@ -35,22 +38,26 @@ bool covers(const Tensor& parameter, const TensorSpec& tensor) {
 
 class Adapting {
  public:
-  Adapting(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank, double scale)
+  Adapting(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank, double scale,
+           bool has_magnitudes)
       : unit_(std::move(built.unit)),
         graph_(std::move(built.graph)),
         is_adapted_(is_adapted),
         rank_("adapter_rank", rank),
-        scale_(scale) {
+        scale_(scale),
+        has_magnitudes_(has_magnitudes) {
     for (const TensorSpec& tensor : unit_.tensors) end_ = std::max(end_, tensor.offset + tensor.elements);
   }
 
   UnitBuilder::Built make() {
-    for (const Node& node : std::vector<Node>(std::exchange(graph_.nodes, {}))) {
-      graph_.nodes.push_back(node);
+    for (const Node& node : std::exchange(graph_.nodes, {})) {
       const auto* rule = dynamic_cast<const LinearRule*>(node.rule.get());
-      for (std::size_t i = 0; i < is_adapted_.size() && rule != nullptr; ++i) {
-        if (is_adapted_[i] && covers(graph_.tensor(node[LinearRule::weight]), unit_.tensors[i]))
-          add_adapter(node, rule->order(), i);
+      if (rule == nullptr) {
+        graph_.nodes.push_back(node);
+      } else if (has_magnitudes_) {
+        for (const Node& part : parts_of(node, rule->order())) add_with_magnitude(part, rule->order());
+      } else {
+        add_with_adapters(node, rule->order());
       }
     }
     unit_.elements = align_up(end_, kFlatAlignment);
@@ -58,37 +65,138 @@ class Adapting {
   }
 
  private:
-  void add_adapter(const Node& node, WeightOrder order, std::size_t number) {
-    const TensorSpec base = unit_.tensors[number];  // a copy, as tensors are added
-    const Tensor weight = graph_.tensor(node[LinearRule::weight]);
+  /// Where an adapter stands: beside columns of what a product makes.
+  struct Place {
+    std::string layer;
+    TensorView x;
+    Axis inputs, outputs;
+    TensorView out;
+  };
+  struct LowRank {
+    TensorView down, up;
+  };
+
+  void add_with_adapters(const Node& node, WeightOrder order) {
+    graph_.nodes.push_back(node);
+    for (const std::size_t number : adapted_in(node[LinearRule::weight])) {
+      const Place place = place_of(node, order, number);
+      add_update(place, add_low_rank(place));
+    }
+  }
+
+  /// A product for each projection that has an adapter; the others stay together.
+  std::vector<Node> parts_of(const Node& node, WeightOrder order) {
+    const CoveredTensors covered = covered_tensors(unit_, graph_.tensor(node[LinearRule::weight]));
+    const bool is_one = covered.end - covered.begin == 1;
+    if (is_one || order == WeightOrder::conv1d || adapted_in(node[LinearRule::weight]).empty()) return {node};
+    std::vector<Node> parts;
+    const auto stay = [&](std::size_t a, std::size_t b) {
+      return !is_adapted_[covered.begin + a] && !is_adapted_[covered.begin + b];
+    };
+    split_product(unit_, graph_, node, stay, parts);
+    return parts;
+  }
+
+  /// The product and its update make a tensor of their own, which factors multiply.
+  void add_with_magnitude(const Node& node, WeightOrder order) {
+    const std::vector<std::size_t> adapted = adapted_in(node[LinearRule::weight]);
+    if (adapted.empty()) return graph_.nodes.push_back(node);
+    Place place = place_of(node, order, adapted.front());
+    place.out = {graph_.add({place.layer + ".sum", TensorType::precision,
+                             graph_.tensor(node[LinearRule::out]).rows, place.outputs})};
+    const LowRank adapter = add_low_rank(place);
+    const TensorView magnitude = vector(place.layer + std::string(kMagnitudeEnding), place.outputs,
+                                        order == WeightOrder::linear ? Init::row_norms : Init::column_norms);
+    const TensorView norms = row(place.layer + ".norms", place.outputs);
+    const TensorView factors = row(place.layer + ".factors", place.outputs);
+    const TensorView squares = row(place.layer + ".squares", place.outputs | place.outputs);
+    const std::int64_t outputs = place.outputs.extent().count;
+    const TensorView of_weight{squares.tensor, 0, outputs}, of_update{squares.tensor, outputs, outputs};
+    add_squares(node[LinearRule::weight], order, of_weight);
+    add_dots(place, node[LinearRule::weight], order, adapter, of_update);
+    add(std::make_shared<MagnitudeFactorsRule>(), {of_weight, of_update, magnitude, norms, factors});
+    add(node.rule, {place.x, node[LinearRule::weight], {}, {}, place.out});
+    add_update(place, adapter);
+    add(std::make_shared<ColumnScaleRule>(),
+        {place.out, magnitude, norms, factors, node[LinearRule::bias], node[LinearRule::out]});
+  }
+
+  /// Each row of the weight, as torch's Linear stores it, has its squares added up.
+  void add_squares(const TensorView& weight, WeightOrder order, const TensorView& squares) {
+    if (order == WeightOrder::linear) {
+      add(std::make_shared<RowSquaresRule>(), {weight, squares});
+    } else {
+      add(std::make_shared<ColumnSquaresRule>(), {weight, squares});
+    }
+  }
+
+  void add_dots(const Place& place, const TensorView& weight, WeightOrder order, const LowRank& adapter,
+                const TensorView& dots) {
+    const auto& [down, up] = adapter;
+    const TensorView gram{graph_.add({place.layer + ".gram", TensorType::precision, rank_, rank_})};
+    const TensorView product{
+        graph_.add({place.layer + ".product", TensorType::precision, place.outputs, rank_})};
+    add(std::make_shared<LinearRule>(WeightOrder::linear), {down, down, {}, {}, gram});
+    add(std::make_shared<MagnitudeDotsRule>(order, static_cast<float>(scale_)),
+        {weight, down, up, gram, product, dots});
+  }
+
+  /// Numbers of the tensors with adapters that a weight is made of.
+  std::vector<std::size_t> adapted_in(const TensorView& weight) const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < is_adapted_.size(); ++i)
+      if (is_adapted_[i] && covers(graph_.tensor(weight), unit_.tensors[i])) found.push_back(i);
+    return found;
+  }
+
+  /// `number`: of the tensor of the product's weight.
+  Place place_of(const Node& node, WeightOrder order, std::size_t number) const {
+    const TensorSpec& base = unit_.tensors[number];
+    const Tensor& weight = graph_.tensor(node[LinearRule::weight]);
     const bool is_linear = order == WeightOrder::linear;
-    const Axis inputs = is_linear ? weight.columns : weight.rows;
+    const Axis &inputs = is_linear ? weight.columns : weight.rows,
+               &outputs = is_linear ? weight.rows : weight.columns;
     const std::int64_t in_row = inputs.extent().count;
     const std::int64_t first = is_linear ? (base.offset - weight.offset) / in_row : 0;
     const std::int64_t count = base.elements / in_row;
-    const Axis outputs = (is_linear ? weight.rows : weight.columns).slice(first, count);
-    const std::string layer = layer_of(base.hf_name);
-    const TensorView down = parameter(layer + std::string(kDownEnding), rank_, inputs, Init::kaiming_uniform);
-    const TensorView up = parameter(layer + std::string(kUpEnding), outputs, rank_, Init::zeros);
-    TensorView low = low_rank(layer, node[LinearRule::x]);
-    add(std::make_shared<LinearRule>(WeightOrder::linear), {node[LinearRule::x], down, {}, {}, low});
-    if (scale_ != 1) {
-      const TensorView scaled = low_rank(layer + ".scaled", node[LinearRule::x]);
-      add(std::make_shared<ScaleRule>(static_cast<float>(scale_)), {low, scaled});
-      low = scaled;
-    }
     TensorView out = node[LinearRule::out];
-    if (outputs.extent() != (is_linear ? weight.rows : weight.columns).extent()) {
+    if (count != outputs.extent().count) {
       out.first += first;
       out.columns = count;
     }
-    add(std::make_shared<LinearUpdateRule>(), {low, up, out});
+    return {layer_of(base.hf_name), node[LinearRule::x], inputs, outputs.slice(first, count), out};
   }
 
-  TensorView parameter(std::string name, const Axis& rows, const Axis& columns, Init init) {
+  LowRank add_low_rank(const Place& place) {
+    const TensorView down =
+        matrix(place.layer + std::string(kDownEnding), rank_, place.inputs, Init::kaiming_uniform);
+    return {down, matrix(place.layer + std::string(kUpEnding), place.outputs, rank_, Init::zeros)};
+  }
+
+  void add_update(const Place& place, const LowRank& adapter) {
+    TensorView low = low_rank(place.layer, place.x);
+    add(std::make_shared<LinearRule>(WeightOrder::linear), {place.x, adapter.down, {}, {}, low});
+    if (scale_ != 1) {
+      const TensorView scaled = low_rank(place.layer + ".scaled", place.x);
+      add(std::make_shared<ScaleRule>(static_cast<float>(scale_)), {low, scaled});
+      low = scaled;
+    }
+    add(std::make_shared<LinearUpdateRule>(), {low, adapter.up, place.out});
+  }
+
+  TensorView matrix(std::string name, const Axis& rows, const Axis& columns, Init init) {
+    return parameter(std::move(name), {rows.extent().count, columns.extent().count}, rows, columns, init);
+  }
+  TensorView vector(std::string name, const Axis& columns, Init init) {
+    return parameter(std::move(name), {columns.extent().count}, {}, columns, init);
+  }
+
+  TensorView parameter(std::string name, std::vector<std::int64_t> shape, const Axis& rows,
+                       const Axis& columns, Init init) {
     TensorSpec spec;
-    spec.hf_shape = {rows.extent().count, columns.extent().count};
-    spec.elements = checked_product(spec.hf_shape[0], spec.hf_shape[1]);
+    spec.hf_shape = std::move(shape);
+    spec.elements = 1;
+    for (const std::int64_t size : spec.hf_shape) spec.elements = checked_product(spec.elements, size);
     spec.offset = align_up(end_, kTensorAlignment);
     spec.init = init;
     spec.is_adapter = true;
@@ -105,6 +213,9 @@ class Adapting {
   TensorView low_rank(const std::string& layer, const TensorView& x) {
     return {graph_.add({layer + ".lora", TensorType::precision, graph_.tensor(x).rows, rank_})};
   }
+  TensorView row(std::string name, const Axis& columns) {
+    return {graph_.add({std::move(name), TensorType::fp32, {}, columns})};
+  }
 
   void add(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands) {
     graph_.nodes.push_back({std::move(rule), std::move(operands)});
@@ -115,6 +226,7 @@ class Adapting {
   const std::vector<bool>& is_adapted_;
   Axis rank_;
   double scale_;
+  bool has_magnitudes_;
   std::int64_t end_ = 0;
 };
 
@@ -125,7 +237,12 @@ std::string layer_of(const std::string& weight) {
 }
 
 std::string adapted_layer(const std::string& adapter) {
-  return without(kUpEnding, without(kDownEnding, adapter));
+  return without(kMagnitudeEnding, without(kUpEnding, without(kDownEnding, adapter)));
+}
+
+const TensorSpec& adapted_weight(const Unit& unit, const TensorSpec& adapter) {
+  const std::string name = adapted_layer(adapter.hf_name) + std::string(kWeightEnding);
+  return *std::ranges::find(unit.tensors, name, &TensorSpec::hf_name);
 }
 
 std::vector<AdaptedLayer> adapted_layers(const Unit& unit, const UnitGraph& graph) {
@@ -144,7 +261,8 @@ std::vector<AdaptedLayer> adapted_layers(const Unit& unit, const UnitGraph& grap
       return parameter.region == Region::frozen && covers(parameter, *weight);
     });
     const WeightOrder order = dynamic_cast<const LinearRule&>(*node->rule).order();
-    layers.push_back({weight, &down, find(layer + std::string(kUpEnding)), order});
+    layers.push_back({weight, &down, find(layer + std::string(kUpEnding)),
+                      find(layer + std::string(kMagnitudeEnding)), order});
   }
   return layers;
 }
@@ -161,8 +279,8 @@ std::vector<bool> find_linear_weights(const UnitBuilder::Built& built) {
 }
 
 UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank,
-                         double scale) {
-  return Adapting(std::move(built), is_adapted, rank, scale).make();
+                         double scale, bool has_magnitudes) {
+  return Adapting(std::move(built), is_adapted, rank, scale, has_magnitudes).make();
 }
 
 }  // namespace strata

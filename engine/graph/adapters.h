@@ -1,5 +1,6 @@
 // Low-rank adapters (LoRA, Hu et al. 2021): beside a product x · Wᵀ stands scale · x · Aᵀ · Bᵀ, whose A and B
-// are parameters of the unit.
+// are parameters of the unit. With magnitudes (DoRA, Liu et al. 2024) the sum of both is multiplied by m / ‖W
+// + scale · B · A‖, of a row each, where m is a parameter, too; a bias is added behind that.
 #pragma once
 
 #include <string>
@@ -19,14 +20,20 @@ std::string layer_of(const std::string& weight);
 /// The layer of a tensor that adapt() made.
 std::string adapted_layer(const std::string& adapter);
 
+/// The unit's tensor that one which adapt() made stands beside.
+const TensorSpec& adapted_weight(const Unit& unit, const TensorSpec& adapter);
+
 /// Those layers with `is_adapted` get the tensors LAYER.lora_A.weight [rank, inputs] and LAYER.lora_B.weight
-/// [outputs, rank] behind all others. REQUIRES: find_linear_weights() has them.
+/// [outputs, rank] behind all others, and with magnitudes LAYER.lora_magnitude_vector [outputs]. A product
+/// for several projections of which some have magnitudes becomes several products. REQUIRES:
+/// find_linear_weights() has them.
 UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank,
-                         double scale);
+                         double scale, bool has_magnitudes = false);
 
 struct AdaptedLayer {
-  const TensorSpec *weight, *down, *up;  ///< W, A and B
-  WeightOrder order;                     ///< how W is stored
+  const TensorSpec *weight, *down, *up;   ///< W, A and B
+  const TensorSpec* magnitude = nullptr;  ///< m; null: none
+  WeightOrder order;                      ///< how W is stored
 };
 
 /// The unit's layers with adapters; `graph` is its kind's.

@@ -10,6 +10,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "engine/graph/operators/linear.h"
+#include "engine/graph/split_product.h"
 
 namespace strata {
 namespace {
@@ -29,29 +31,17 @@ class Freezing {
   }
 
  private:
-  /// The unit's tensors that a tensor of the graph covers, as numbers.
-  struct Covered {
-    std::size_t begin = 0, end = 0;
-  };
-
   Tensor& tensor(TensorId id) { return graph_.tensors[static_cast<std::size_t>(id)]; }
   bool is_parameter(const TensorView& view) const {
     return view && graph_.tensor(view).region == Region::parameter;
   }
 
-  Covered covered_by(const TensorView& view) const {
-    const Tensor& parameter = graph_.tensor(view);
-    const std::int64_t last =
-        parameter.offset + parameter.rows.extent().count * parameter.columns.extent().count;
-    const auto number = [&](std::int64_t offset) {
-      return static_cast<std::size_t>(
-          std::ranges::lower_bound(unit_.tensors, offset, {}, &TensorSpec::offset) - unit_.tensors.begin());
-    };
-    return {number(parameter.offset), number(last)};
+  CoveredTensors covered_by(const TensorView& view) const {
+    return covered_tensors(unit_, graph_.tensor(view));
   }
 
   /// The number of the first one that is not like those before it, or the end.
-  std::size_t first_other(const Covered& covered) const {
+  std::size_t first_other(const CoveredTensors& covered) const {
     std::size_t i = covered.begin;
     while (i < covered.end && frozen_[i] == frozen_[covered.begin]) ++i;
     return i;
@@ -76,51 +66,20 @@ class Freezing {
   void split(const Node& node, std::vector<Node>& nodes) {
     const auto* rule = dynamic_cast<const LinearRule*>(node.rule.get());
     if (rule == nullptr || rule->order() != WeightOrder::linear) refuse(node);
-    const Covered weights = covered_by(node[LinearRule::weight]);
+    const std::size_t weights = covered_by(node[LinearRule::weight]).begin;
     const bool has_bias = static_cast<bool>(node[LinearRule::bias]);
     const std::size_t biases = has_bias ? covered_by(node[LinearRule::bias]).begin : 0;
     const auto is_like = [&](std::size_t a, std::size_t b) {
-      return frozen_[weights.begin + a] == frozen_[weights.begin + b] &&
+      return frozen_[weights + a] == frozen_[weights + b] &&
              (!has_bias || frozen_[biases + a] == frozen_[biases + b]);
     };
-    const std::size_t projections = weights.end - weights.begin;
-    std::int64_t column = 0;
-    for (std::size_t first = 0, last = 0; first < projections; first = last) {
-      while (last < projections && is_like(first, last)) ++last;
-      Node part = node;
-      const TensorView weight = part[LinearRule::weight] =
-          rows_of(node[LinearRule::weight], weights.begin + first, weights.begin + last);
-      const std::int64_t outputs = graph_.tensor(weight).rows.extent().count;
-      if (has_bias) part[LinearRule::bias] = columns_of(node[LinearRule::bias], biases + first, outputs);
-      part[LinearRule::out].first += column;
-      part[LinearRule::out].columns = outputs;
-      column += outputs;
-      nodes.push_back(std::move(part));
-    }
-  }
-
-  /// The rows of a weight that tensors [first, last) are, as a tensor of its own.
-  TensorView rows_of(const TensorView& weight, std::size_t first, std::size_t last) {
-    Tensor part = graph_.tensor(weight);
-    const TensorSpec& end = unit_.tensors[last - 1];
-    const std::int64_t begin = unit_.tensors[first].offset, columns = part.columns.extent().count;
-    part.rows =
-        part.rows.slice((begin - part.offset) / columns, (end.offset + end.elements - begin) / columns);
-    part.offset = begin;
-    return {graph_.add(std::move(part))};
-  }
-  TensorView columns_of(const TensorView& bias, std::size_t first, std::int64_t columns) {
-    Tensor part = graph_.tensor(bias);
-    const std::int64_t begin = unit_.tensors[first].offset;
-    part.columns = part.columns.slice(begin - part.offset, columns);
-    part.offset = begin;
-    return {graph_.add(std::move(part))};
+    split_product(unit_, graph_, node, is_like, nodes);
   }
 
   [[noreturn]] void refuse(const Node& node) const {
     for (const TensorView& view : node.operands) {
       if (!is_parameter(view)) continue;
-      const Covered covered = covered_by(view);
+      const CoveredTensors covered = covered_by(view);
       const std::size_t other = first_other(covered);
       if (other == covered.end) continue;
       const bool first_is_frozen = frozen_[covered.begin];
@@ -140,7 +99,7 @@ class Freezing {
         if (is_parameter(view)) read_at[graph_.tensor(view).offset].push_back(view.tensor);
     }
     for (const auto& [offset, readers] : read_at) {
-      const Covered covered = covered_by({readers.front()});
+      const CoveredTensors covered = covered_by({readers.front()});
       const Flat flat = frozen_[covered.begin] ? Flat::frozen : Flat::trained;
       std::int64_t& end = end_[static_cast<std::size_t>(flat)];
       end = align_up(end, kTensorAlignment);

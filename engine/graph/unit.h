@@ -16,7 +16,10 @@ enum class Init : std::uint8_t {
   residual_normal,
   zeros,
   ones,
-  kaiming_uniform  ///< in (-1, 1) / sqrt(columns), as torch's Linear (He et al. 2015 with a slope of sqrt(5))
+  kaiming_uniform,  ///< in (-1, 1) / sqrt(columns), as torch's Linear (He et al. 2015 with a slope of
+                    ///< sqrt(5))
+  row_norms,        ///< of the weight that it stands beside (adapters.h), before training
+  column_norms
 };
 
 enum class Flat : std::uint8_t { trained, frozen };

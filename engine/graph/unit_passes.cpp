@@ -234,18 +234,32 @@ class PassMaker {
     return belongs;
   }
 
-  /// What one node makes is of use together only.
+  /// What one node makes is of use together only. What does not grow with the microbatch takes little, so all
+  /// of it is one group: each more is a level.
   std::vector<std::set<TensorId>> groups_of_kept() const {
     std::vector<std::set<TensorId>> groups;
+    std::set<TensorId> of_one_size;
     for (const Node& node : forward_.nodes) {
       std::set<TensorId> group;
       for_each_operand(node, [&](const TensorView& view, Touch touch) {
         if (touch == Touch::writes && kept_.contains(view.tensor)) group.insert(view.tensor);
       });
       const bool is_known = std::ranges::find(groups, group) != groups.end();
-      if (!group.empty() && !is_known) groups.push_back(std::move(group));
+      if (group.empty() || is_known) continue;
+      if (std::ranges::all_of(group, [&](TensorId id) { return has_one_size(forward_.tensor(id)); })) {
+        of_one_size.merge(group);
+      } else {
+        groups.push_back(std::move(group));
+      }
     }
+    if (!of_one_size.empty()) groups.push_back(std::move(of_one_size));
     return groups;
+  }
+
+  /// Whatever the microbatch's shape is.
+  static bool has_one_size(const Tensor& tensor) {
+    constexpr auto kFixed = Extent::Per::microbatch;
+    return tensor.rows.extent().per == kFixed && tensor.columns.extent().per == kFixed;
   }
 
   Bytes bytes_of_all(const std::set<TensorId>& tensors) const {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/normals.h"
 #include "base/random.h"
+#include "engine/model/weight_norms.h"
 
 namespace strata {
 namespace {
@@ -38,7 +39,7 @@ void fill_uniform(const TensorSpec& tensor, std::uint64_t seed, std::int64_t fir
 
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
                        std::int64_t first, std::span<float> out) {
-  assert(first >= 0 && first + std::ssize(out) <= tensor.whole_elements());
+  assert(!has_norms(tensor) && first >= 0 && first + std::ssize(out) <= tensor.whole_elements());
   if (tensor.init == Init::zeros || tensor.init == Init::ones) {
     std::fill(out.begin(), out.end(), tensor.init == Init::ones ? 1.0F : 0.0F);
     return;
@@ -53,9 +54,17 @@ void initialize_unit(const Architecture& architecture, const Unit& unit, std::ui
                      std::span<float> out) {
   assert(std::ssize(out) == range.count);
   std::fill(out.begin(), out.end(), 0.0F);
+  const auto initialize = [&](const TensorSpec& tensor, std::int64_t first, std::span<float> part) {
+    initialize_tensor(architecture, tensor, seed, first, part);
+  };
   for (const TensorRun& run : runs_in(unit, range)) {
-    initialize_tensor(architecture, *run.tensor, seed, run.first,
-                      out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
+    const std::span<float> part =
+        out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
+    if (has_norms(*run.tensor)) {
+      fill_norms(unit, *run.tensor, initialize, run.first, part);
+    } else {
+      initialize(*run.tensor, run.first, part);
+    }
   }
 }
 

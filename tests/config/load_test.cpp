@@ -351,7 +351,7 @@ TEST(Adapter, RefusesWhatGoesWithoutOneOrBesideOne) {
   EXPECT_EQ(lora.adapter.targets, std::vector<std::string>{"q_proj"});
   EXPECT_THAT(
       refusal(kMinimal + "adapter: {rank: 4}\n"),
-      HasSubstr("run.yaml:3:11: adapter.rank: belongs to adapter.type lora or rslora, and this run has "
+      HasSubstr("run.yaml:3:11: adapter.rank: belongs to adapter.type lora, rslora or dora, and this run has "
                 "none"));
   EXPECT_THAT(refusal(kMinimal + "adapter: {path: a}\n"), HasSubstr("adapter.path: belongs to adapter.type"));
   EXPECT_THAT(refusal(kMinimal + "adapter: {type: lora, rank: 0}\n"),

@@ -49,6 +49,11 @@ class AdapterRun : public ::testing::Test {
     config.checkpoint.path = (folder_.path() / "checkpoints").string();
     return config;
   }
+  /// Layers that ranks share by outputs and by inputs: magnitudes have many nodes, so a few.
+  static std::vector<std::string> of_all_kinds(AdapterType type) {
+    if (type == AdapterType::dora) return {"k_proj", "down_proj"};
+    return {RunConfig::AdapterSection::kAllLinear};
+  }
   std::string in_folder(const std::string& name) const { return (folder_.path() / name).string(); }
 
   /// Trains, and calls use(model, read) with what it has learned.
@@ -90,18 +95,25 @@ TEST_F(AdapterRun, TrainsAdaptersAndNothingElse) {
   EXPECT_EQ(outcome.plan.trained_parameters, model.trained_parameters());
 }
 
-/// B is zeros at first, so the first loss is that of the model itself.
+/// B is zeros at first, so the first loss is that of the model itself; magnitudes are norms but for rounding.
 TEST_F(AdapterRun, BeginsWithTheLossOfTheModel) {
-  RunConfig whole = config_;
+  RunConfig whole = config_, dora = config_;
   whole.adapter = {};
-  EXPECT_EQ(run(config_).result.steps.front().loss, run(whole).result.steps.front().loss);
+  dora.adapter.type = AdapterType::dora;
+  const double loss = run(whole).result.steps.front().loss;
+  EXPECT_EQ(run(config_).result.steps.front().loss, loss);
+  EXPECT_NEAR(run(dora).result.steps.front().loss, loss, 1e-6 * loss);
 }
 
 TEST_F(AdapterRun, HasItsBitsWhereverItIsPlaced) {
-  for (const DType precision : {DType::fp32, DType::bf16}) {
+  using Kind = std::pair<AdapterType, DType>;
+  for (const auto& [type, precision] :
+       {Kind{AdapterType::lora, DType::fp32}, Kind{AdapterType::lora, DType::bf16},
+        Kind{AdapterType::dora, DType::bf16}}) {
     RunConfig config = config_;
     config.train.precision = precision;
-    config.adapter.targets = {RunConfig::AdapterSection::kAllLinear};
+    config.adapter.type = type;
+    config.adapter.targets = of_all_kinds(type);
     const RunOutcome resident = run(config);
     expect_the_plan_was_exact(resident);
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
@@ -121,30 +133,38 @@ TEST_F(AdapterRun, HasItsBitsWhereverItIsPlaced) {
 TEST_F(AdapterRun, IsOneRunOnManyRanks) {
   config_.train.steps = 3;
   config_.model.config["vocab_size"] = 256;
-  config_.adapter.targets = {RunConfig::AdapterSection::kAllLinear};
   config_.train.batch = 8;
-  RunConfig data = config_, tensor = config_, sequence = config_, pipeline = config_, context = config_;
-  data.parallel.data = 2;
-  tensor.parallel.tensor = 2;
-  sequence.parallel.tensor = 2;
-  sequence.parallel.sequence = true;
-  pipeline.parallel.pipeline = 2;
-  context.parallel.context = 2;
-  for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
-    SCOPED_TRACE(fmt::format("data {}, tensor {}, pipeline {}, context {}", config.parallel.data,
-                             config.parallel.tensor, config.parallel.pipeline, config.parallel.context));
-    test::expect_equal_runs(config_, config, 2);
+  for (const AdapterType type : {AdapterType::lora, AdapterType::dora}) {
+    config_.adapter.type = type;
+    config_.adapter.targets = of_all_kinds(type);
+    RunConfig data = config_, tensor = config_, sequence = config_, pipeline = config_, context = config_;
+    data.parallel.data = 2;
+    tensor.parallel.tensor = 2;
+    sequence.parallel.tensor = 2;
+    sequence.parallel.sequence = true;
+    pipeline.parallel.pipeline = 2;
+    context.parallel.context = 2;
+    for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
+      SCOPED_TRACE(fmt::format("{}, data {}, tensor {}, pipeline {}, context {}", static_cast<int>(type),
+                               config.parallel.data, config.parallel.tensor, config.parallel.pipeline,
+                               config.parallel.context));
+      test::expect_equal_runs(config_, config, 2);
+    }
   }
 }
 
 TEST_F(AdapterRun, GoesOnFromACheckpoint) {
   config_.train.steps = 4;
-  const std::string whole = run(config_).result.state_hash;
-  RunConfig config = saving();
-  std::atomic<bool> stop{false};
-  test::StopAfter after(2, stop);
-  run(config, {.stop = &stop, .listener = &after});
-  EXPECT_EQ(run(config).result.state_hash, whole);
+  for (const AdapterType type : {AdapterType::lora, AdapterType::dora}) {
+    config_.adapter.type = type;
+    const std::string whole = run(config_).result.state_hash;
+    RunConfig config = saving();
+    config.checkpoint.path += std::to_string(static_cast<int>(type));
+    std::atomic<bool> stop{false};
+    test::StopAfter after(2, stop);
+    run(config, {.stop = &stop, .listener = &after});
+    EXPECT_EQ(run(config).result.state_hash, whole);
+  }
 }
 
 TEST_F(AdapterRun, KeepsCheckpointsOfAdaptersAlone) {
@@ -215,9 +235,31 @@ TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {
   EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 7; }), HasSubstr("adapter.alpha 6 vs 7"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::rslora; }),
               HasSubstr("adapter.type lora vs rslora"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::dora; }),
+              HasSubstr("adapter.type lora vs dora"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter = {}; }), HasSubstr("adapter.type lora vs none"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.targets = {"q_proj"}; }),
               HasSubstr("adapter.targets q_proj, v_proj, up_proj vs q_proj"));
+}
+
+/// What one run has learned is what another begins with.
+TEST_F(AdapterRun, BeginsWithAFolderOfPeftWithMagnitudes) {
+  config_.adapter.type = AdapterType::dora;
+  const std::string folder = in_folder("adapters");
+  train_and(
+      [&](const Model& model, const ReadParameters& read) { save_peft_folder(folder, model, read, "", {}); });
+  RunConfig config = config_;
+  config.train.steps = 1;
+  config.optimizer.learning_rate = 0;
+  config.adapter.path = folder;
+  EXPECT_EQ(left_by(config, {StateKind::master}), left_by(config_, {StateKind::master}));
+  config.adapter.type = AdapterType::lora;
+  try {
+    run(config);
+    ADD_FAILURE() << "magnitudes were left out";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("use_dora is true, and this run's adapters have false"));
+  }
 }
 
 /// A run that begins with another's adapters has its last loss first.
@@ -267,18 +309,21 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
 
 /// A model that the adapters were added to has the losses that it has with them.
 TEST_F(AdapterRun, IsMergedIntoTheModel) {
-  for (const char* architecture : {"llama", "gpt2"}) {
-    SCOPED_TRACE(architecture);
-    if (architecture == std::string("gpt2")) {
+  using Kind = std::pair<AdapterType, std::string>;
+  for (const auto& [type, architecture] :
+       {Kind{AdapterType::lora, "llama"}, Kind{AdapterType::dora, "llama"}, Kind{AdapterType::lora, "gpt2"},
+        Kind{AdapterType::dora, "gpt2"}}) {
+    const std::string name = architecture + std::to_string(static_cast<int>(type));
+    SCOPED_TRACE(name);
+    config_.adapter.type = type;
+    if (architecture == "gpt2") {
       config_.model.architecture = "gpt2";
       config_.model.config = {
           {"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 256}};
       config_.adapter.targets = {"c_attn", "mlp.c_proj"};
-      config_.checkpoint.path.clear();
-      std::filesystem::remove_all(in_folder("checkpoints"));
     }
-    const std::string merged = in_folder(std::string("merged-") + architecture),
-                      adapters = in_folder(std::string("adapters-") + architecture);
+    std::filesystem::remove_all(in_folder("checkpoints"));
+    const std::string merged = in_folder("merged-" + name), adapters = in_folder("adapters-" + name);
     train_and([&](const Model& model, const ReadParameters& read) {
       save_hf_folder(merged, model, merge_adapters(model, read),
                      {.config = to_hf_config(model.architecture)});

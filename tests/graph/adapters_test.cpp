@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/graph/derive.h"
 #include "engine/graph/freeze.h"
 #include "engine/graph/operators/linear.h"
+#include "engine/graph/operators/magnitude.h"
+#include "engine/graph/unit_passes.h"
 
 namespace strata {
 namespace {
@@ -31,12 +34,13 @@ UnitBuilder::Built mlp(WeightOrder order) {
   return builder.finish();
 }
 
-UnitBuilder::Built adapted(const std::vector<std::string>& layers, double scale, bool freezes) {
+UnitBuilder::Built adapted(const std::vector<std::string>& layers, double scale, bool freezes,
+                           bool has_magnitudes = false) {
   UnitBuilder::Built built = mlp(WeightOrder::linear);
   std::vector<bool> is_adapted = find_linear_weights(built);
   for (std::size_t i = 0; i < is_adapted.size(); ++i)
     is_adapted[i] = is_adapted[i] && std::ranges::count(layers, layer_of(built.unit.tensors[i].hf_name)) > 0;
-  built = adapt(std::move(built), is_adapted, 2, scale);
+  built = adapt(std::move(built), is_adapted, 2, scale, has_magnitudes);
   if (!freezes) return built;
   std::vector<bool> frozen;
   for (const TensorSpec& tensor : built.unit.tensors) frozen.push_back(!tensor.is_adapter);
@@ -95,6 +99,44 @@ TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
   const UnitGraph backward = derive(built.graph).backward;
   EXPECT_EQ(std::ranges::count(names_of_nodes(backward), "linear_input_gradient"), 6);
   EXPECT_EQ(std::ranges::count(names_of_nodes(backward), "add"), 0);
+}
+
+/// Of two projections in one product, one has magnitudes: its product is one of its own.
+TEST(Adapters, WithMagnitudesMultiplyTheSumOfProductAndUpdate) {
+  const auto [unit, graph] = adapted({"mlp.up"}, 0.5, false, /*has_magnitudes=*/true);
+  const TensorSpec& magnitude = unit.tensors.back();
+  EXPECT_EQ(magnitude.hf_name, "mlp.up.lora_magnitude_vector");
+  EXPECT_THAT(magnitude.hf_shape, ElementsAre(12));
+  EXPECT_EQ(magnitude.init, Init::row_norms);
+  EXPECT_EQ(adapted_weight(unit, magnitude).hf_name, "mlp.up.weight");
+  EXPECT_THAT(
+      names_of_nodes(graph),
+      ElementsAre("norm", "linear", "row_squares", "linear", "magnitude_dots", "magnitude_factors", "linear",
+                  "linear", "scale", "linear_update", "column_scale", "gated_activation", "linear", "add"));
+  const TensorView &gate = graph.nodes[1][LinearRule::out], &up = graph.nodes[10][ColumnScaleRule::out];
+  EXPECT_EQ(gate, (TensorView{up.tensor, 0, 12}));
+  EXPECT_EQ(up, (TensorView{up.tensor, 12, 12}));
+}
+
+/// The norms are constants: nothing goes back through what makes the factors.
+TEST(Adapters, WithMagnitudesHaveGradientsOfTheScaledProductAlone) {
+  UnitBuilder::Built built = adapted({"mlp.down"}, 1, true, /*has_magnitudes=*/true);
+  built.graph.wants_input_gradient = false;
+  EXPECT_THAT(names_of_nodes(derive(built.graph).backward),
+              ElementsAre("magnitude_gradient", "column_scale", "linear_weight_gradient",
+                          "linear_input_gradient", "linear_weight_gradient"));
+}
+
+/// Each step of what is saved makes passes of its own, and factors are small.
+TEST(Adapters, WithMagnitudesSaveAllFactorsOrNone) {
+  const UnitGraph graph = adapted({"mlp.gate", "mlp.up", "mlp.down"}, 1, true, /*has_magnitudes=*/true).graph;
+  const UnitPasses passes = make_passes(derive(graph), {.microbatch = {2, 8}});
+  std::set<std::ptrdiff_t> counts;
+  for (const UnitPasses::Level& level : passes.levels) {
+    counts.insert(std::ranges::count_if(level.saved,
+                                        [](const std::string& name) { return name.ends_with(".factors"); }));
+  }
+  EXPECT_THAT(counts, ElementsAre(0, 3));
 }
 
 TEST(Adapters, AreFoundBesideTheirWeights) {

@@ -190,11 +190,22 @@ UnitGraph adapted_layer() {
   return adapt(std::move(built), weights, 6, 0.5).graph;
 }
 
+/// All that are alone in their products, and two of three in one.
+UnitGraph layer_with_magnitudes() {
+  UnitBuilder::Built built = layer().finish();
+  std::vector<bool> weights = find_linear_weights(built);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::string layer = layer_of(built.unit.tensors[i].hf_name);
+    weights[i] = weights[i] && layer != "gate" && layer != "up" && layer != "k";
+  }
+  return adapt(std::move(built), weights, 6, 0.5, /*has_magnitudes=*/true).graph;
+}
+
 void visit_all_nodes(const Walk::Visit& visit) {
   const UnitGraph whole_loss = head().finish().graph;
   const UnitGraph split_loss = split_losses(whole_loss, std::array<AxisName, 1>{"vocabulary"}, 6);
-  for (const UnitGraph& graph :
-       {layer().finish().graph, adapted_layer(), embedding().finish().graph, whole_loss, split_loss}) {
+  for (const UnitGraph& graph : {layer().finish().graph, adapted_layer(), layer_with_magnitudes(),
+                                 embedding().finish().graph, whole_loss, split_loss}) {
     Walk(graph, visit).run();
     Walk(fuse(graph), visit).run();
   }
@@ -278,6 +289,9 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("norm", "+t c^, +t c, +t c, 1 c, 1 c, +t c, 1 t, 1 t"),
         std::pair("norm_gradient", "t c^, 1 c, 1 t, 1 t, t c, t c, t c, 1 c, 1 c"),
         std::pair("row_squares", "t c, 1 t"), std::pair("shared_norm", "t c+, 1 t, 1 c, t c"),
+        std::pair("magnitude_dots", "n k+, r^ k, n r, r r, n r, 1 n"),  // what is of the update in each part
+        std::pair("column_scale", "t n, 1 n, 1 n, 1 n, +1 n, +t n"),
+        std::pair("magnitude_gradient", "t n, t n, 1 n, 1 n"),
         std::pair("row_projection", "t c^, +t c, 1 c, 1 t"),  // it is linear in the gradient, not in x
         std::pair("shared_norm_gradient", "t c, 1 c, 1 t, 1 t, t c, t c, t c, 1 c"),
         std::pair(

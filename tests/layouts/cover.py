@@ -25,7 +25,7 @@ CHOICES = {
     "placement": ("resident", "host", "nvme"),
     "recompute": ("full", "none", "auto"),
     "packing": ("none", "documents"),
-    "adapters": ("none", "lora"),
+    "adapters": ("none", "lora", "dora"),
     "model": ("llama", "gpt2", "qwen3_moe"),
 }
 FOLDER = pathlib.Path(__file__).parent

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/graph/adapters.h"
+
 namespace strata {
 namespace {
 
@@ -109,6 +111,52 @@ TEST(Initialize, ThePaddingTokensRowIsZeroInAnySplit) {
     initialize_unit(with.architecture, with.embedding(), 42, range_of(first, count), piece);
     EXPECT_TRUE(std::equal(piece.begin(), piece.end(), expected.begin() + static_cast<std::ptrdiff_t>(first)))
         << first;
+  }
+}
+
+/// GPT-2's matrices have a column for each output.
+TEST(Initialize, MagnitudesAreNormsOfTheirWeightsInAnySplit) {
+  RunConfig::AdapterSection dora;
+  dora.type = AdapterType::dora;
+  for (const nlohmann::json& config : {nlohmann::json{{"model_type", "gpt2"},
+                                                      {"n_layer", 1},
+                                                      {"n_embd", 12},
+                                                      {"n_head", 2},
+                                                      {"vocab_size", 9},
+                                                      {"n_positions", 7}},
+                                       nlohmann::json{{"model_type", "llama"},
+                                                      {"num_hidden_layers", 1},
+                                                      {"hidden_size", 12},
+                                                      {"num_attention_heads", 2},
+                                                      {"vocab_size", 9},
+                                                      {"intermediate_size", 8}}}) {
+    const Model model = build_model(parse_architecture(config, "test"), {}, {}, Rounding::none, dora);
+    const Unit& unit = model.units[1];
+    std::vector<float> trained(static_cast<std::size_t>(unit.elements)), frozen;
+    initialize_unit(model.architecture, unit, 42, whole(unit), trained);
+    frozen.resize(static_cast<std::size_t>(unit.frozen_elements));
+    initialize_unit(model.architecture, unit, 42, whole(unit, Flat::frozen), frozen);
+    std::size_t found = 0;
+    for (const AdaptedLayer& layer : adapted_layers(unit, model.graph_of(unit))) {
+      const std::vector<float> weight = tensor_of(frozen, *layer.weight);
+      const std::vector<float> magnitudes = tensor_of(trained, *layer.magnitude);
+      const std::size_t rows = magnitudes.size(), columns = weight.size() / rows;
+      const bool is_linear = layer.order == WeightOrder::linear;
+      for (std::size_t row = 0; row < rows; ++row, ++found) {
+        double square = 0;
+        for (std::size_t i = 0; i < columns; ++i)
+          square += std::pow(double{weight[is_linear ? row * columns + i : i * rows + row]}, 2);
+        EXPECT_FLOAT_EQ(magnitudes[row], static_cast<float>(std::sqrt(square))) << layer.weight->hf_name;
+      }
+    }
+    EXPECT_GT(found, 0U);
+    std::vector<float> pieces;
+    for (std::int64_t first = 0; first < unit.elements; first += 32) {
+      std::vector<float> piece(32);
+      initialize_unit(model.architecture, unit, 42, {first, 32}, piece);
+      pieces.insert(pieces.end(), piece.begin(), piece.end());
+    }
+    EXPECT_EQ(pieces, trained);
   }
 }
 

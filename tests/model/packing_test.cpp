@@ -71,6 +71,25 @@ TEST(Packing, SeesOnlyWhatIsOfItsFlatParameter) {
   EXPECT_FALSE(trained.coded.contains(frozen) || trained.exact.contains(frozen));
 }
 
+/// The norms of rows that have magnitudes are those of the weight as it is.
+TEST(Packing, LeavesOutWhatNormsRead) {
+  Architecture architecture = test::tiny_llama_to_split();
+  architecture.intermediate = 32;
+  RunConfig::AdapterSection dora;
+  dora.type = AdapterType::dora;
+  dora.targets = {"k_proj", "down_proj"};
+  const Model model = build_model(architecture, {}, {}, Rounding::e4m3, dora);
+  const Unit& block = model.units[1];
+  const Names names = names_in(block, whole(model, block, Flat::frozen), Flat::frozen);
+  for (const TensorSpec& tensor : block.tensors) {
+    const bool is_read =
+        tensor.hf_name.ends_with("k_proj.weight") || tensor.hf_name.ends_with("down_proj.weight");
+    if (tensor.flat == Flat::trained) continue;
+    EXPECT_EQ(names.coded.contains(tensor.hf_name), tensor.hf_shape.size() == 2 && !is_read)
+        << tensor.hf_name;
+  }
+}
+
 std::vector<bfloat16> elements_of(std::int64_t count) {
   std::vector<bfloat16> elements;
   for (std::int64_t i = 0; i < count; ++i)

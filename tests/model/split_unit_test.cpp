@@ -314,9 +314,9 @@ void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Mode
   }
 }
 
-RunConfig::AdapterSection small_adapters() {
+RunConfig::AdapterSection small_adapters(AdapterType type = AdapterType::lora) {
   RunConfig::AdapterSection adapter;
-  adapter.type = AdapterType::lora;
+  adapter.type = type;
   adapter.rank = 3;
   return adapter;
 }
@@ -387,6 +387,23 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithCopiesOfKeys) {
 
 INSTANTIATE_TEST_SUITE_P(Architectures, SplitUnitOf, testing::ValuesIn(tiny_architectures()),
                          [](const auto& info) { return info.param.name; });
+
+/// Ranks share the outputs of one layer and the inputs of the other.
+TEST(SplitMagnitudes, MakeWhatTheWholeOnesMake) {
+  using Targets = std::vector<std::string>;
+  const std::vector<TinyArchitecture> all = tiny_architectures();
+  for (const auto& [name, targets] : {std::pair("gpt2", Targets{"c_attn", "attn.c_proj"}),
+                                      std::pair("llama_untied", Targets{"k_proj", "down_proj"}),
+                                      std::pair("phi3", Targets{"qkv_proj", "o_proj"})}) {
+    SCOPED_TRACE(name);
+    RunConfig::AdapterSection adapter = small_adapters(AdapterType::dora);
+    adapter.targets = targets;
+    const Architecture& architecture =
+        std::ranges::find(all, std::string(name), &TinyArchitecture::name)->architecture;
+    for (const bool splits_tokens : {false, true})
+      expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens, adapter);
+  }
+}
 
 /// all_reduces, reduce_scatters and all_gathers.
 std::array<int, 3> exchanges_of(const UnitPass& pass) {

@@ -121,6 +121,15 @@ def cases():
         "qwen2-lora": (24, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
                                                     tie_word_embeddings=False)), 24, 6, 2, [], [], OPTIMIZER,
                        {"type": "lora", "rank": 5, "alpha": 5, "targets": ["q_proj", "v_proj", "down_proj"]}),
+        "gpt2-dora": (25, GPT2Config(vocab_size=67, n_embd=24, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
+                                     eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 33, 4, 2, [], [],
+                      OPTIMIZER, {"type": "dora", "rank": 3, "alpha": 5, "targets": ["c_attn", "c_fc", "mlp.c_proj"]}),
+        "qwen2-dora": (26, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                    tie_word_embeddings=False)), 24, 6, 2, [], [], OPTIMIZER,
+                       {"type": "dora", "rank": 5, "alpha": 5, "targets": ["q_proj", "v_proj", "down_proj"]}),
+        "qwen3-dora": (27, Qwen3Config(**llama_like(vocab_size=67, hidden_size=24, intermediate_size=40, head_dim=10,
+                                                    tie_word_embeddings=True)), 27, 4, 2, [], [], OPTIMIZER,
+                       {"type": "dora", "rank": 4, "alpha": 6, "targets": ["all-linear"]}),
     }
 
 
@@ -191,15 +200,18 @@ def accumulate(model, windows, microbatch, autocast):
 
 
 def make_adapters(folder, adapter, generator):
-    """A folder of PEFT beside the model, with adapters that are not zero."""
+    """A folder of PEFT beside the model, with adapters that are not zero, and magnitudes that are not norms."""
     targets = "all-linear" if adapter["targets"] == ["all-linear"] else adapter["targets"]
     config = LoraConfig(task_type="CAUSAL_LM", r=adapter["rank"], lora_alpha=adapter["alpha"], target_modules=targets,
-                        use_rslora=adapter["type"] == "rslora")
+                        use_rslora=adapter["type"] == "rslora", use_dora=adapter["type"] == "dora")
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder / "model", **EAGER), config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_" in name:
-                parameter.copy_(0.15 * torch.randn(parameter.shape, generator=generator))
+            noise = torch.randn(parameter.shape, generator=generator) if "lora_" in name else None
+            if "lora_magnitude_vector" in name:
+                parameter.mul_(1 + 0.2 * noise)
+            elif "lora_" in name:
+                parameter.copy_(0.15 * noise)
     model.save_pretrained(folder / "adapter")
     (folder / "adapter" / "README.md").unlink(missing_ok=True)
     path = folder / "adapter" / "adapter_config.json"
@@ -208,7 +220,8 @@ def make_adapters(folder, adapter, generator):
 
 def name_in_file(name):
     """A parameter's name in memory as a folder of adapters or a model's has it."""
-    return name.removeprefix("base_model.model.").replace(".default.", ".").replace(".base_layer.", ".")
+    name = name.removeprefix("base_model.model.").replace(".default.", ".").replace(".base_layer.", ".")
+    return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
 def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, dtype=torch.float32, autocast=False):

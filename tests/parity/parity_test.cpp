@@ -60,7 +60,10 @@ RunConfig config_of(const Golden& golden, DType precision) {
   config.train.threads = 2;
   config.train.freeze = v.value("freeze", config.train.freeze);
   if (const auto adapter = v.find("adapter"); adapter != v.end()) {
-    config.adapter = {.type = (*adapter)["type"] == "rslora" ? AdapterType::rslora : AdapterType::lora,
+    const std::string type = (*adapter)["type"];
+    config.adapter = {.type = type == "dora"     ? AdapterType::dora
+                              : type == "rslora" ? AdapterType::rslora
+                                                 : AdapterType::lora,
                       .rank = (*adapter)["rank"],
                       .alpha = (*adapter)["alpha"],
                       .targets = (*adapter)["targets"],
@@ -236,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
                                          "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups",
                                          "qwen2-sgd", "qwen2-momentum", "gpt2-lora", "qwen2-lora",
-                                         "qwen3-lora"),
+                                         "qwen3-lora", "gpt2-dora", "qwen2-dora", "qwen3-dora"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

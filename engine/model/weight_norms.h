@@ -1,0 +1,24 @@
+// The lengths of a weight's rows or columns, with which magnitudes beside it begin (engine/graph/adapters.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "engine/graph/unit.h"
+
+namespace strata {
+
+/// Reads elements [first, first + out.size()) of one of a unit's tensors, whole and row-major.
+using ReadTensor = std::function<void(const TensorSpec& tensor, std::int64_t first, std::span<float> out)>;
+
+/// Whether a tensor begins with norms of the weight that it stands beside.
+bool has_norms(const TensorSpec& tensor);
+
+/// Elements [first, first + out.size()) of such a tensor of the unit, all of whose weight is read, however
+/// little the unit has of it. Squares are added up in double precision in the weight's order, so any split of
+/// the elements gives the same bits.
+void fill_norms(const Unit& unit, const TensorSpec& tensor, const ReadTensor& read, std::int64_t first,
+                std::span<float> out);
+
+}  // namespace strata
