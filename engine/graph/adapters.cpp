@@ -6,9 +6,11 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "engine/graph/operators/dropout.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/experts.h"
 #include "engine/graph/operators/linear.h"
+#include "engine/graph/row_keys.h"
 
 namespace strata {
 namespace {
@@ -35,12 +37,15 @@ bool covers(const Tensor& parameter, const TensorSpec& tensor) {
 
 class Adapting {
  public:
-  Adapting(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank, double scale)
+  Adapting(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank, double scale,
+           double dropout)
       : unit_(std::move(built.unit)),
         graph_(std::move(built.graph)),
         is_adapted_(is_adapted),
         rank_("adapter_rank", rank),
-        scale_(scale) {
+        scale_(scale),
+        dropout_(dropout),
+        next_site_(next_site(graph_)) {
     for (const TensorSpec& tensor : unit_.tensors) end_ = std::max(end_, tensor.offset + tensor.elements);
   }
 
@@ -71,7 +76,8 @@ class Adapting {
     const TensorView down = parameter(layer + std::string(kDownEnding), rank_, inputs, Init::kaiming_uniform);
     const TensorView up = parameter(layer + std::string(kUpEnding), outputs, rank_, Init::zeros);
     TensorView low = low_rank(layer, node[LinearRule::x]);
-    add(std::make_shared<LinearRule>(WeightOrder::linear), {node[LinearRule::x], down, {}, {}, low});
+    add(std::make_shared<LinearRule>(WeightOrder::linear),
+        {dropped(layer, node[LinearRule::x], inputs), down, {}, {}, low});
     if (scale_ != 1) {
       const TensorView scaled = low_rank(layer + ".scaled", node[LinearRule::x]);
       add(std::make_shared<ScaleRule>(static_cast<float>(scale_)), {low, scaled});
@@ -101,6 +107,14 @@ class Adapting {
     return view;
   }
 
+  TensorView dropped(const std::string& layer, const TensorView& x, const Axis& columns) {
+    if (dropout_ == 0) return x;
+    const TensorView out{
+        graph_.add({layer + ".dropped", TensorType::precision, graph_.tensor(x).rows, columns})};
+    add(std::make_shared<DropoutRule>(dropout_, next_site_++), {x, {}, out});
+    return out;
+  }
+
   /// A matrix with a row for each of x's and a column for each of the rank.
   TensorView low_rank(const std::string& layer, const TensorView& x) {
     return {graph_.add({layer + ".lora", TensorType::precision, graph_.tensor(x).rows, rank_})};
@@ -114,7 +128,8 @@ class Adapting {
   UnitGraph graph_;
   const std::vector<bool>& is_adapted_;
   Axis rank_;
-  double scale_;
+  double scale_, dropout_;
+  std::uint32_t next_site_;
   std::int64_t end_ = 0;
 };
 
@@ -161,8 +176,8 @@ std::vector<bool> find_linear_weights(const UnitBuilder::Built& built) {
 }
 
 UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank,
-                         double scale) {
-  return Adapting(std::move(built), is_adapted, rank, scale).make();
+                         double scale, double dropout) {
+  return Adapting(std::move(built), is_adapted, rank, scale, dropout).make();
 }
 
 }  // namespace strata

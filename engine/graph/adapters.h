@@ -20,9 +20,10 @@ std::string layer_of(const std::string& weight);
 std::string adapted_layer(const std::string& adapter);
 
 /// Those layers with `is_adapted` get the tensors LAYER.lora_A.weight [rank, inputs] and LAYER.lora_B.weight
-/// [outputs, rank] behind all others. REQUIRES: find_linear_weights() has them.
+/// [outputs, rank] behind all others. With a probability of dropout A reads x without what is dropped, in
+/// each layer something else. REQUIRES: find_linear_weights() has them.
 UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank,
-                         double scale);
+                         double scale, double dropout = 0);
 
 struct AdaptedLayer {
   const TensorSpec *weight, *down, *up;  ///< W, A and B

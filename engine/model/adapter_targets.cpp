@@ -40,7 +40,8 @@ UnitBuilder::Built AdapterTargets::adapt(UnitBuilder::Built block) {
     is_adapted[i] = is_target(layer);
   }
   if (std::ranges::find(is_adapted, true) == is_adapted.end()) return block;
-  return strata::adapt(std::move(block), is_adapted, adapter_.rank, adapter_scale(adapter_));
+  return strata::adapt(std::move(block), is_adapted, adapter_.rank, adapter_scale(adapter_),
+                       adapter_.dropout);
 }
 
 void AdapterTargets::check() const {

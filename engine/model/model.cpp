@@ -11,6 +11,7 @@
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/round_products.h"
+#include "engine/graph/row_keys.h"
 #include "engine/graph/within_documents.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/architecture_rules.h"
@@ -86,6 +87,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
       built.graph = round_products(std::move(built.graph), rounding);
     if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
     if (within_documents) built.graph = keep_within_documents(std::move(built.graph));
+    built.graph = give_row_keys(std::move(built.graph), row_keys_array(within_documents));
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
     const std::vector<bool> adapted = find_adapted(built.unit);

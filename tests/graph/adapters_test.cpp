@@ -8,7 +8,9 @@
 
 #include "engine/graph/derive.h"
 #include "engine/graph/freeze.h"
+#include "engine/graph/operators/dropout.h"
 #include "engine/graph/operators/linear.h"
+#include "engine/graph/row_keys.h"
 
 namespace strata {
 namespace {
@@ -31,12 +33,13 @@ UnitBuilder::Built mlp(WeightOrder order) {
   return builder.finish();
 }
 
-UnitBuilder::Built adapted(const std::vector<std::string>& layers, double scale, bool freezes) {
+UnitBuilder::Built adapted(const std::vector<std::string>& layers, double scale, bool freezes,
+                           double dropout = 0) {
   UnitBuilder::Built built = mlp(WeightOrder::linear);
   std::vector<bool> is_adapted = find_linear_weights(built);
   for (std::size_t i = 0; i < is_adapted.size(); ++i)
     is_adapted[i] = is_adapted[i] && std::ranges::count(layers, layer_of(built.unit.tensors[i].hf_name)) > 0;
-  built = adapt(std::move(built), is_adapted, 2, scale);
+  built = adapt(std::move(built), is_adapted, 2, scale, dropout);
   if (!freezes) return built;
   std::vector<bool> frozen;
   for (const TensorSpec& tensor : built.unit.tensors) frozen.push_back(!tensor.is_adapter);
@@ -95,6 +98,20 @@ TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
   const UnitGraph backward = derive(built.graph).backward;
   EXPECT_EQ(std::ranges::count(names_of_nodes(backward), "linear_input_gradient"), 6);
   EXPECT_EQ(std::ranges::count(names_of_nodes(backward), "add"), 0);
+}
+
+/// What is dropped is another thing for each layer, and is dropped of the gradient again.
+TEST(Adapters, ReadWhatDropoutLeaves) {
+  UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, 1, true, 0.25);
+  built.graph = give_row_keys(std::move(built.graph), row_keys_array(false));
+  EXPECT_THAT(names_of_nodes(built.graph),
+              ElementsAre("norm", "linear", "dropout", "linear", "linear_update", "dropout", "linear",
+                          "linear_update", "gated_activation", "linear", "add"));
+  EXPECT_EQ(built.graph.nodes[3][LinearRule::x], built.graph.nodes[2][DropoutRule::out]);
+  EXPECT_EQ(built.graph.nodes[2][DropoutRule::keys], built.graph.nodes[5][DropoutRule::keys]);
+  EXPECT_EQ(built.graph.tensor(built.graph.nodes[5][DropoutRule::keys]).region, data_region(2));
+  EXPECT_EQ(next_site(built.graph), 2U);
+  EXPECT_EQ(std::ranges::count(names_of_nodes(derive(built.graph).backward), "dropout"), 2);
 }
 
 TEST(Adapters, AreFoundBesideTheirWeights) {
