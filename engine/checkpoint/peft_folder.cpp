@@ -92,7 +92,7 @@ nlohmann::json config_of(const Model& model, const std::string& base) {
           {"base_model_name_or_path", base.empty() ? nlohmann::json() : nlohmann::json(base)},
           {"r", adapter.rank},
           {"lora_alpha", adapter.alpha},
-          {"lora_dropout", 0.0},
+          {"lora_dropout", adapter.dropout},
           {"target_modules", target_modules(model)},
           {"bias", "none"},
           {"fan_in_fan_out", model.architecture.family == Family::gpt2},

@@ -59,6 +59,8 @@ void require_one_run(const RunConfig& config, const Architecture& architecture, 
   facts.emplace_back("--fresh", fresh ? "given" : "");
   const nlohmann::json model = to_hf_config(architecture);
   for (const auto& [key, value] : model.items()) facts.emplace_back("the model's " + key, value.dump());
+  facts.emplace_back("the model's dropout",
+                     fmt::format("{}, {}", architecture.embedding_dropout, architecture.residual_dropout));
   facts.emplace_back("sequences to train on", fmt::format("{}", data.training_sequences()));
   facts.emplace_back("where sampling begins", training_data(data).sampler(0).dump());
   facts.emplace_back("sequences held out", fmt::format("{}", data.validation_sequences()));

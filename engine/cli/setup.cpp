@@ -64,13 +64,14 @@ std::string RunFileCommand::line(std::string_view name) const {
 
 void warn_of_model(const RunConfig& config) {
   const ModelConfig model = model_config(config);
-  const std::string dropout = dropout_warning(model.keys, model.where);
+  const std::string dropout = dropout_warning(model.keys, model.where, config.train.dropout);
   if (!dropout.empty()) std::cerr << "warning: " << dropout << '\n';
 }
 
 Model load_model(const RunConfig& config) {
   const ModelConfig model = model_config(config);
-  const Architecture architecture = parse_architecture(model.keys, model.where);
+  Architecture architecture = parse_architecture(model.keys, model.where);
+  if (config.train.dropout) apply_dropout(architecture, model.keys, model.where);
   if (architecture.family == Family::gpt2 && config.data.sequence_length > architecture.max_positions) {
     throw ConfigError(
         fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",

@@ -113,6 +113,7 @@ struct RunConfig {
     std::uint64_t seed = 1;
     Recompute recompute = Recompute::automatic;
     std::vector<std::string> freeze;      ///< patterns of the names of tensors that are not trained
+    bool dropout = false;                 ///< that of the model's config.json
     std::int64_t validate_every = 0;      ///< steps; 0: never
     std::int64_t validation_batches = 8;  ///< microbatches per validation
     std::int64_t threads = 0;             ///< compute threads; 0: all cores
@@ -131,6 +132,7 @@ struct RunConfig {
     double alpha = 32;
     std::vector<std::string> targets = {kAllLinear};  ///< ends of the names of layers
     std::string path;                                 ///< PEFT folder to begin with; empty: random ones
+    double dropout = 0;                               ///< probability, of what A reads
     static constexpr const char* kAllLinear = "all-linear";
     friend bool operator==(const AdapterSection&, const AdapterSection&) = default;
   } adapter;

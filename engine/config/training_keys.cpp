@@ -185,6 +185,12 @@ void add_train(std::vector<Key>& keys) {
       "Patterns (*, ?, [a-z]; * stands for dots, too) of the names of tensors that are not trained, as the "
       "Hugging Face file has them: ['model.embed_tokens.*', '*.mlp.*']. Such a tensor is stored once, in "
       "train.precision; it has no gradient and no optimizer state.");
+  section.add<Boolean>(
+      "dropout", &S::dropout, "",
+      "true: the dropout that the model's config.json asks for, of embeddings and of residual branches "
+      "(embd_pdrop, resid_pdrop). What is dropped follows from train.seed and from where it stands in the "
+      "run "
+      "alone. That of attention's probabilities is left out. false: none. Held-out losses are without it.");
   section.add<Int>("validate_every", &S::validate_every, "steps",
                    "Steps between measurements of the held-out loss; 0: never.", not_negative);
   require(section.add<Int>(
@@ -288,6 +294,18 @@ void add_adapter(std::vector<Key>& keys) {
             return targets.empty() ? "must name at least one layer" : "";
           }),
       &S::targets);
+  auto& dropout =
+      section.add<Number>("dropout", &S::dropout, "",
+                          "Probability with which an element of what A reads is left out, for each layer by "
+                          "itself (PEFT's lora_dropout); the others are divided by 1 - dropout. Not with dora.",
+                          [](const double& value) { return proper_fraction(static_cast<float>(value)); });
+  of_adapters(dropout, &S::dropout);
+  // PEFT's DoRA then drops what a part of the weight's own product reads, too.
+  require(dropout, {"adapter.type"}, [](const RunConfig& c) -> std::string {
+    return c.adapter.type == AdapterType::dora && c.adapter.dropout > 0
+               ? "must be 0 with adapter.type dora: choose lora or rslora, or no dropout"
+               : "";
+  });
   of_adapters(section.add<Text>("path", &S::path, "",
                                 "A folder of PEFT with adapters to begin with; left out: random A, B of "
                                 "zeros, and the weights' norms as magnitudes."),

@@ -142,6 +142,7 @@ BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary, const
       microbatch_(config.train.microbatch),
       validation_batches_(config.train.validation_batches),
       packing_(config.data.packing),
+      row_keys_(config.train.seed),
       mixture_(shares_of_sources(config)),
       validation_mixture_(files.validation.empty() ? mixture_ : Mixture({1})) {
   open_sources(config, vocabulary, files);
@@ -199,6 +200,11 @@ void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_
     const auto& [of, number] = validation_sequence(microbatch * microbatch_ + i);
     of.fill(number, {row(tokens, i), row(targets, i), row(places, i)}, part);
   }
+}
+
+void BatchLoader::fill_row_keys(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> keys,
+                                const ContextPart& part) const {
+  row_keys_.fill(step * batch_ + microbatch * microbatch_, microbatch_, keys, part);
 }
 
 BatchLoader::Sequence BatchLoader::training_sequence(std::int64_t sample) const {

@@ -13,6 +13,7 @@
 #include "base/context_part.h"
 #include "engine/config/run_config.h"
 #include "engine/data/mixture.h"
+#include "engine/data/row_keys.h"
 #include "engine/data/sampler.h"
 #include "engine/data/sequences.h"
 #include "engine/data/token_source.h"
@@ -70,6 +71,10 @@ class BatchLoader {
                        std::span<std::int32_t> targets, const ContextPart& part = {},
                        std::span<std::int32_t> places = {}) const;
 
+  /// What stands for the tokens of a microbatch of fill() where elements are dropped (row_keys.h).
+  void fill_row_keys(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> keys,
+                     const ContextPart& part = {}) const;
+
   /// Whether attention and positions are those of documents: data.packing.
   bool is_by_documents() const { return packing_ != DataPacking::none; }
   DataPacking packing() const { return packing_; }
@@ -119,6 +124,7 @@ class BatchLoader {
 
   std::int64_t batch_, microbatch_, validation_batches_;
   DataPacking packing_;
+  RowKeys row_keys_;
   std::vector<Source> sources_;
   Mixture mixture_;
   std::unique_ptr<const TokenSource> validation_files_;  ///< of data.validation; null: the ends of sources_

@@ -1,5 +1,9 @@
 #include "engine/data/training_data.h"
 
+#include <algorithm>
+
+#include "base/dropout.h"
+
 namespace strata {
 namespace {
 
@@ -23,19 +27,34 @@ nlohmann::json json_of(const std::vector<SourceState>& states) {
   return json;
 }
 
+/// What a model reads of text.
+struct TextArrays {
+  using Array = std::span<std::int32_t>;
+
+  TextArrays(const MicrobatchData& data, bool by_documents)
+      : tokens(data.array<std::int32_t>(0)),
+        targets(data.array<std::int32_t>(1)),
+        places(by_documents ? data.array<std::int32_t>(2) : Array()),
+        row_keys(data.array<std::int32_t>(by_documents ? 3 : 2)) {}
+
+  Array tokens, targets, places, row_keys;
+};
+
 }  // namespace
 
 TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
   TrainingData data = {
       .training =
           [&loader, part](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
-            loader.fill(step, microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1), part,
-                        data.array<std::int32_t>(2));
+            const TextArrays arrays(data, loader.is_by_documents());
+            loader.fill(step, microbatch, arrays.tokens, arrays.targets, part, arrays.places);
+            loader.fill_row_keys(step, microbatch, arrays.row_keys, part);
           },
       .validation =
           [&loader, part](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
-            loader.fill_validation(microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1), part,
-                                   data.array<std::int32_t>(2));
+            const TextArrays arrays(data, loader.is_by_documents());
+            loader.fill_validation(microbatch, arrays.tokens, arrays.targets, part, arrays.places);
+            std::ranges::fill(arrays.row_keys, kWithoutDropout);
           },
       .sampler =
           [&loader](std::int64_t step) {

@@ -51,8 +51,9 @@ struct TrainingData {
   LossTerms training_terms = {}, validation_terms = {};  ///< nothing: all tokens
 };
 
-/// Text: tokens are array 0, targets array 1, kUntrained where there is none, and places in documents array 2
-/// if a model asks for them; what a rank has of each sequence. `loader` must outlive the result.
+/// Text: tokens are array 0, targets array 1, kUntrained where there is none; behind them, of a loader by
+/// documents, places in these, and then row keys (row_keys.h), kWithoutDropout in a validation. Of each array
+/// that a model asks for, what a rank has of each sequence. `loader` must outlive the result.
 TrainingData training_data(const BatchLoader& loader, const ContextPart& part = {});
 
 }  // namespace strata

@@ -57,6 +57,14 @@ LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t rank
   };
 }
 
+/// What was dropped, and the rest of where sampling stands.
+nlohmann::json take_dropout(nlohmann::json& sampler) {
+  if (!sampler.contains("dropout")) return {};
+  nlohmann::json dropout = std::move(sampler["dropout"]);
+  sampler.erase("dropout");
+  return dropout;
+}
+
 /// The next multiple of `every` after `step`, or `limit` if that comes first or `every` is 0.
 std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t limit) {
   return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
@@ -316,7 +324,11 @@ bool ModelRun::resume() {
   state_->write_loss_scale(progress.loss_scale);
   saved_step_ = progress.step;
   listener_->on_safe_step(saved_step_);
-  if (progress.sampler != setup_.data.sampler(progress.step)) {
+  nlohmann::json saved = progress.sampler, wanted = setup_.data.sampler(progress.step);
+  if (take_dropout(saved) != take_dropout(wanted))
+    listener_->on_warning(
+        "dropout is not that of the checkpoint: the run goes on with what the run file asks for");
+  if (saved != wanted) {
     listener_->on_warning(
         "the data, the batch or the seed is not that of the checkpoint: the run goes on with other samples");
   }

@@ -203,6 +203,7 @@ void Operations::run_pass(const Instruction& instruction, std::int64_t step) {
     passes_ = {step, 1.0F / static_cast<float>(terms)};
   }
   UnitMemory memory;
+  memory.unit = share(instruction).number;
   for (const auto& [region, role] : kRegionRoles) memory[region] = operand<std::byte>(instruction, role);
   const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)
                                        .levels[static_cast<std::size_t>(instruction.saved_level)];

@@ -26,6 +26,24 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
           .faults = options.faults};
 }
 
+/// What a run drops is a part of where its sampling stands.
+TrainingData with_dropout(TrainingData data, const Model& model) {
+  nlohmann::json dropout;
+  const auto add = [&](const char* where, double probability) {
+    if (probability > 0) dropout[where] = probability;
+  };
+  add("embeddings", model.architecture.embedding_dropout);
+  add("branches", model.architecture.residual_dropout);
+  add("adapters", model.adapter.dropout);
+  if (dropout.is_null()) return data;
+  data.sampler = [sampler = std::move(data.sampler), dropout](std::int64_t step) {
+    nlohmann::json position = sampler(step);
+    position["dropout"] = dropout;
+    return position;
+  };
+  return data;
+}
+
 LiveFigures total_of(LiveFigures before, const Executor& executor) {
   const LiveFigures now = executor.live();
   for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
@@ -83,7 +101,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
     ModelRun::Setup setup = {
         .config = models[m].config,
         .model = models[m].model,
-        .data = std::move(models[m].data),
+        .data = with_dropout(std::move(models[m].data), models[m].model),
         .fresh = options_.fresh,
         .watchdog_seconds = options_.watchdog_seconds,
         .files = options_.files,

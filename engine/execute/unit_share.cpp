@@ -32,7 +32,11 @@ std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, s
     const Unit& unit = model.units[u];
     const FlatRange range = shard_of(unit, mesh, mesh.shard_rank(rank));
     const std::vector<TensorPiece> pieces = pieces_in(unit, range);
-    shares.push_back({.kind = unit.kind, .first = range.first, .counted = counted_in(pieces), .parts = {}});
+    shares.push_back({.kind = unit.kind,
+                      .number = static_cast<std::uint32_t>(u),
+                      .first = range.first,
+                      .counted = counted_in(pieces),
+                      .parts = {}});
     UnitShare& share = shares.back();
     if (strategy.packed.trained || strategy.packed.frozen) {
       share.trained = packing_of(model, strategy, u, Flat::trained);

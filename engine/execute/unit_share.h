@@ -19,8 +19,9 @@ struct UpdatedPart {
 };
 
 struct UnitShare {
-  std::size_t kind = 0;    ///< the unit's
-  std::int64_t first = 0;  ///< the shard's first element, counted in the unit
+  std::size_t kind = 0;      ///< the unit's
+  std::uint32_t number = 0;  ///< of the unit in its model
+  std::int64_t first = 0;    ///< the shard's first element, counted in the unit
   /// The shard's elements that count in the gradient's norm here: what several ranks have counts for one of
   /// them. Padding may be among them.
   std::vector<Stretch> counted;

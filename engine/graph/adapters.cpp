@@ -6,12 +6,14 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "engine/graph/operators/dropout.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/experts.h"
 #include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/magnitude.h"
 #include "engine/graph/operators/norm.h"
 #include "engine/graph/split_product.h"
+#include "engine/graph/row_keys.h"
 
 namespace strata {
 namespace {
@@ -38,14 +40,13 @@ bool covers(const Tensor& parameter, const TensorSpec& tensor) {
 
 class Adapting {
  public:
-  Adapting(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank, double scale,
-           bool has_magnitudes)
+  Adapting(UnitBuilder::Built built, const std::vector<bool>& is_adapted, const AdapterForm& form)
       : unit_(std::move(built.unit)),
         graph_(std::move(built.graph)),
         is_adapted_(is_adapted),
-        rank_("adapter_rank", rank),
-        scale_(scale),
-        has_magnitudes_(has_magnitudes) {
+        rank_("adapter_rank", form.rank),
+        form_(form),
+        next_site_(next_site(graph_)) {
     for (const TensorSpec& tensor : unit_.tensors) end_ = std::max(end_, tensor.offset + tensor.elements);
   }
 
@@ -54,7 +55,7 @@ class Adapting {
       const auto* rule = dynamic_cast<const LinearRule*>(node.rule.get());
       if (rule == nullptr) {
         graph_.nodes.push_back(node);
-      } else if (has_magnitudes_) {
+      } else if (form_.has_magnitudes) {
         for (const Node& part : parts_of(node, rule->order())) add_with_magnitude(part, rule->order());
       } else {
         add_with_adapters(node, rule->order());
@@ -137,7 +138,7 @@ class Adapting {
     const TensorView product{
         graph_.add({place.layer + ".product", TensorType::precision, place.outputs, rank_})};
     add(std::make_shared<LinearRule>(WeightOrder::linear), {down, down, {}, {}, gram});
-    add(std::make_shared<MagnitudeDotsRule>(order, static_cast<float>(scale_)),
+    add(std::make_shared<MagnitudeDotsRule>(order, static_cast<float>(form_.scale)),
         {weight, down, up, gram, product, dots});
   }
 
@@ -175,10 +176,11 @@ class Adapting {
 
   void add_update(const Place& place, const LowRank& adapter) {
     TensorView low = low_rank(place.layer, place.x);
-    add(std::make_shared<LinearRule>(WeightOrder::linear), {place.x, adapter.down, {}, {}, low});
-    if (scale_ != 1) {
+    add(std::make_shared<LinearRule>(WeightOrder::linear),
+        {dropped(place), adapter.down, {}, {}, low});
+    if (form_.scale != 1) {
       const TensorView scaled = low_rank(place.layer + ".scaled", place.x);
-      add(std::make_shared<ScaleRule>(static_cast<float>(scale_)), {low, scaled});
+      add(std::make_shared<ScaleRule>(static_cast<float>(form_.scale)), {low, scaled});
       low = scaled;
     }
     add(std::make_shared<LinearUpdateRule>(), {low, adapter.up, place.out});
@@ -209,6 +211,15 @@ class Adapting {
     return view;
   }
 
+  /// What A reads of the layer's input.
+  TensorView dropped(const Place& place) {
+    if (form_.dropout == 0) return place.x;
+    const TensorView out{graph_.add(
+        {place.layer + ".dropped", TensorType::precision, graph_.tensor(place.x).rows, place.inputs})};
+    add(std::make_shared<DropoutRule>(form_.dropout, next_site_++), {place.x, {}, out});
+    return out;
+  }
+
   /// A matrix with a row for each of x's and a column for each of the rank.
   TensorView low_rank(const std::string& layer, const TensorView& x) {
     return {graph_.add({layer + ".lora", TensorType::precision, graph_.tensor(x).rows, rank_})};
@@ -225,8 +236,8 @@ class Adapting {
   UnitGraph graph_;
   const std::vector<bool>& is_adapted_;
   Axis rank_;
-  double scale_;
-  bool has_magnitudes_;
+  AdapterForm form_;
+  std::uint32_t next_site_;
   std::int64_t end_ = 0;
 };
 
@@ -278,9 +289,9 @@ std::vector<bool> find_linear_weights(const UnitBuilder::Built& built) {
   return found;
 }
 
-UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank,
-                         double scale, bool has_magnitudes) {
-  return Adapting(std::move(built), is_adapted, rank, scale, has_magnitudes).make();
+UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted,
+                         const AdapterForm& form) {
+  return Adapting(std::move(built), is_adapted, form).make();
 }
 
 }  // namespace strata

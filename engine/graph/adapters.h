@@ -3,6 +3,7 @@
 // + scale · B · A‖, of a row each, where m is a parameter, too; a bias is added behind that.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,19 @@ std::string adapted_layer(const std::string& adapter);
 /// The unit's tensor that one which adapt() made stands beside.
 const TensorSpec& adapted_weight(const Unit& unit, const TensorSpec& adapter);
 
+struct AdapterForm {
+  std::int64_t rank = 1;
+  double scale = 1;
+  double dropout = 0;  ///< the probability of being dropped, for what A reads
+  bool has_magnitudes = false;
+};
+
 /// Those layers with `is_adapted` get the tensors LAYER.lora_A.weight [rank, inputs] and LAYER.lora_B.weight
 /// [outputs, rank] behind all others, and with magnitudes LAYER.lora_magnitude_vector [outputs]. A product
-/// for several projections of which some have magnitudes becomes several products. REQUIRES:
-/// find_linear_weights() has them.
-UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted, std::int64_t rank,
-                         double scale, bool has_magnitudes = false);
+/// for several projections of which some have magnitudes becomes several products. With dropout A reads x
+/// without what is dropped, in each layer something else. REQUIRES: find_linear_weights() has them.
+UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted,
+                         const AdapterForm& form);
 
 struct AdaptedLayer {
   const TensorSpec *weight, *down, *up;   ///< W, A and B

@@ -60,16 +60,19 @@ class Reader {
     text_.remove_prefix(name.size());
     auto known = std::ranges::find(legality_.variables, name, &Legality::Variable::name);
     if (known == legality_.variables.end()) {
-      const bool is_marked = !text_.empty() && (text_.front() == '+' || text_.front() == '^');
-      const Splitting splitting = !is_marked             ? Splitting::split
-                                  : text_.front() == '+' ? Splitting::summed
-                                                         : Splitting::whole;
-      if (is_marked) text_.remove_prefix(1);
-      known = legality_.variables.insert(known, {name, splitting});
+      known = legality_.variables.insert(known, {name, read_mark()});
     }
     return static_cast<std::size_t>(known - legality_.variables.begin());
   }
 
+  Splitting read_mark() {
+    const auto mark = kMarks.find(text_.empty() ? ' ' : text_.front());
+    if (mark == kMarks.npos) return Splitting::split;
+    text_.remove_prefix(1);
+    return std::array{Splitting::summed, Splitting::whole, Splitting::outermost}[mark];
+  }
+
+  static constexpr std::string_view kMarks = "+^'";
   std::string_view text_;
   Legality legality_;
 };
@@ -105,7 +108,8 @@ Legality legality_of(const Operator& rule) {
     for (std::size_t i = 0; i < touches.size(); ++i)
       is_lacking |= touches[i] != Touch::reads && !legality.operands[i].has(v);
     const auto& [name, splitting] = legality.variables[v];
-    if (splitting == Splitting::split && is_lacking) fail(name + " is missing in what is written");
+    const bool is_split = splitting == Splitting::split || splitting == Splitting::outermost;
+    if (is_split && is_lacking) fail(name + " is missing in what is written");
     if (splitting == Splitting::summed && !is_lacking) fail("nothing is summed over " + name);
   }
   return legality;
@@ -120,6 +124,9 @@ bool can_split(const Legality& legality, const std::vector<BoundDimension>& boun
   for (const BoundDimension& each : bound) {
     if (each.dimension.name == name && each.variable != variable) return false;
     if (each.variable != variable) continue;
+    if (splitting == Splitting::outermost &&
+        (each.part > 0 || (each.dimension.name == name && each.depth > 0)))
+      return false;
     const Part part = {each.operand, each.axis, each.part};
     parts.insert(part);
     if (each.dimension.name == name) parts_with_name.insert(part);

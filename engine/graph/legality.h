@@ -8,6 +8,8 @@
 //   k+       What is written and lacks it is summed over it: each part gives a partial sum. (A mark stands
 //            where the variable comes first.) If k is parts side by side, all of them have to be split.
 //   c^       Must stay whole.
+//   c'       May be split on its outermost dimension only, and not if it is parts side by side: each part has
+//            neighbours.
 //   1        A length of one.
 //   (g q d)  An axis that is a product, from outside to inside; the first takes all dimensions that are left.
 //   c|c      Parts side by side.
@@ -28,7 +30,7 @@
 
 namespace strata {
 
-enum class Splitting : std::uint8_t { split, summed, whole };
+enum class Splitting : std::uint8_t { split, summed, whole, outermost };
 
 struct Legality {
   struct Variable {

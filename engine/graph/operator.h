@@ -40,8 +40,12 @@ struct Node {
 class Operands {
  public:
   Operands(std::span<const Matrix> matrices, MicrobatchShape shape, float loss_factor = 1,
-           OperandSet overwritten = 0)
-      : matrices_(matrices), shape_(shape), loss_factor_(loss_factor), overwritten_(overwritten) {}
+           OperandSet overwritten = 0, std::uint32_t unit = 0)
+      : matrices_(matrices),
+        shape_(shape),
+        loss_factor_(loss_factor),
+        overwritten_(overwritten),
+        unit_(unit) {}
 
   /// Empty if the operand is not given.
   const Matrix& operator[](int operand) const { return matrices_[static_cast<std::size_t>(operand)]; }
@@ -58,12 +62,14 @@ class Operands {
   float loss_factor() const { return loss_factor_; }  ///< what a token's loss counts in the step's mean
   /// Whether this is the first value of an operand that is otherwise added to.
   bool overwrites(int operand) const { return (overwritten_ >> operand & 1U) != 0; }
+  std::uint32_t unit() const { return unit_; }  ///< number in its model of the unit that runs
 
  private:
   std::span<const Matrix> matrices_;
   MicrobatchShape shape_;
   float loss_factor_;
   OperandSet overwritten_;
+  std::uint32_t unit_;
 };
 
 /// One of several equal parts of an axis; the last may be shorter.

@@ -128,8 +128,8 @@ void Segment::run_step(const Step& step, Kernels& kernels, const UnitMemory& mem
     if (is_given) matrices[i].data = start + operand.offset;
     if (begun.of(operand.region) > 0) overwritten |= step.first_gradients & OperandSet{1} << i;
   }
-  step.rule->run(kernels,
-                 Operands({matrices.data(), step.operands.size()}, shape_, loss_factor, overwritten));
+  step.rule->run(kernels, Operands({matrices.data(), step.operands.size()}, shape_, loss_factor, overwritten,
+                                   memory.unit));
 }
 
 }  // namespace strata

@@ -130,7 +130,8 @@ class PartialRule final : public Operator {
     std::array<Matrix, kMostOperands> given;
     for (std::size_t i = 0; i < lacks_.size(); ++i)
       if (!lacks_[i]) given[i] = operands[static_cast<int>(i)];
-    rule_->run(kernels, Operands({given.data(), lacks_.size()}, operands.shape(), operands.loss_factor()));
+    rule_->run(kernels, Operands({given.data(), lacks_.size()}, operands.shape(), operands.loss_factor(),
+                                 /*overwritten=*/0, operands.unit()));
   }
 
   void differentiate(const Node&, Derivation&) const override {
@@ -190,7 +191,8 @@ class UnitSplitting {
     forward.tensors = tensors_;
     if (forward.output >= 0) forward.output = handed_over(whole_.forward.output);
     for (Versions& versions : versions_) {
-      if (versions.stretch < 0) continue;
+      if (versions.stretch < 0 || is_data(tensors_[static_cast<std::size_t>(versions.stretch)].region))
+        continue;
       versions.gathered = std::exchange(versions.whole, -1);
     }
   }
@@ -282,6 +284,15 @@ class UnitSplitting {
     return static_cast<TensorId>(tensors_.size()) - 1;
   }
 
+  /// The rank's tokens of what every rank has of all.
+  TensorId add_data_stretch(TensorId all) {
+    Tensor stretch = tensors_[static_cast<std::size_t>(all)];
+    divide(stretch, kTokens);
+    stretch.part = split_.rank;
+    tensors_.push_back(std::move(stretch));
+    return static_cast<TensorId>(tensors_.size()) - 1;
+  }
+
   TensorId add_whole(TensorId id, TensorId stretch) {
     Tensor whole = tensors_[static_cast<std::size_t>(stretch)];
     whole.name += ".whole";
@@ -300,6 +311,8 @@ class UnitSplitting {
       if (!view) continue;
       Versions& versions = this->versions(view.tensor);
       const bool is_split = layout.is_divided[i];
+      if (is_split && versions.stretch < 0 && is_data(tensor(view.tensor).region))
+        versions.stretch = add_data_stretch(versions.whole);
       const TensorId own = is_split ? versions.stretch : versions.whole;
       if (own < 0)
         throw std::logic_error(fmt::format("{} takes {} of {}, which ranks do not have", node.rule->name(),

@@ -29,6 +29,8 @@ struct Tensor {
   std::int64_t offset = 0;
   /// Too large to exist whole: operators that touch it work on some of its rows after others.
   bool in_chunks = false;
+  /// In a region of data: which of equal parts of the array it is, if it has but its share of tokens.
+  std::int64_t part = 0;
 
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };

@@ -10,9 +10,11 @@
 #include "engine/graph/operators/activation.h"
 #include "engine/graph/operators/attention.h"
 #include "engine/graph/operators/cross_entropy.h"
+#include "engine/graph/operators/dropout.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/embedding.h"
 #include "engine/graph/operators/experts.h"
+#include "engine/graph/row_keys.h"
 
 namespace strata {
 namespace {
@@ -318,6 +320,13 @@ TensorView UnitBuilder::scale(const TensorView& x, double factor) {
   if (factor == 1) return x;
   const TensorView out = make("scaled", axis_of(x));
   node(std::make_shared<ScaleRule>(static_cast<float>(factor)), {x, out});
+  return out;
+}
+
+TensorView UnitBuilder::dropout(const TensorView& x, double probability) {
+  if (probability == 0) return x;
+  const TensorView out = make("dropped", axis_of(x));
+  node(std::make_shared<DropoutRule>(probability, next_site(graph_)), {x, {}, out});
   return out;
 }
 

@@ -87,6 +87,9 @@ class UnitBuilder {
   TensorView add(const TensorView& a, const TensorView& b);
   /// factor · x; x itself if the factor is 1.
   TensorView scale(const TensorView& x, double factor);
+  /// x without the elements that are dropped with this probability; x itself if that is 0. The model says
+  /// what stands for its rows (row_keys.h).
+  TensorView dropout(const TensorView& x, double probability);
   /// x is too large to exist whole.
   void take_in_chunks(const TensorView& x);
   /// Begins the microbatch's tally of layers with so many experts.

@@ -85,6 +85,8 @@ class UnitMemory {
   std::byte*& operator[](Region region) { return start_[static_cast<std::size_t>(region)]; }
   std::byte* operator[](Region region) const { return start_[static_cast<std::size_t>(region)]; }
 
+  std::uint32_t unit = 0;  ///< its number in its model: units of one graph are told apart by it
+
  private:
   std::array<std::byte*, kRegions> start_ = {};
 };

@@ -124,7 +124,7 @@ class UnitPassMaker {
     } else if (tensor.region == Region::constants) {
       operand.offset = shape_.constants.at(static_cast<std::size_t>(tensor.offset));
     } else {
-      operand.offset = tensor.offset * element;
+      operand.offset = tensor.offset * element + tensor.part * bytes_of(operand.size);
     }
     if (!view.is_whole()) {
       operand.offset += view.first * element;

@@ -40,8 +40,11 @@ UnitBuilder::Built AdapterTargets::adapt(UnitBuilder::Built block) {
     is_adapted[i] = is_target(layer);
   }
   if (std::ranges::find(is_adapted, true) == is_adapted.end()) return block;
-  return strata::adapt(std::move(block), is_adapted, adapter_.rank, adapter_scale(adapter_),
-                       adapter_.type == AdapterType::dora);
+  return strata::adapt(std::move(block), is_adapted,
+                       {.rank = adapter_.rank,
+                        .scale = adapter_scale(adapter_),
+                        .dropout = adapter_.dropout,
+                        .has_magnitudes = adapter_.type == AdapterType::dora});
 }
 
 void AdapterTargets::check() const {

@@ -65,6 +65,9 @@ struct Architecture {
   bool normalises_experts = true;      ///< the weights of a token's experts sum to 1
   std::vector<bool> has_experts = {};  ///< by layer; empty: all or none
   RopeOptions rope;                    ///< llama family
+  /// Probabilities: of what the embedding makes, and of what each branch adds to the residual stream. The
+  /// model that is read has none; a run may ask for the config's (dropout.h).
+  double embedding_dropout = 0, residual_dropout = 0;
   /// Llama family: the embedding's row of this token gets no gradient from the input, as with torch's
   /// padding_idx. A tied head still gives that row its own.
   std::optional<std::int64_t> padding_token;
@@ -78,7 +81,7 @@ struct Architecture {
 /// Reads HF's keys (model_type, num_hidden_layers, n_embd, …) with HF's defaults. `where` names the source in
 /// errors. Throws ConfigError for a missing or impossible value, for every option that would change the
 /// computation and is not supported (other activations, other rope types, …), and for a key that is not known
-/// to change nothing (config_keys.h). Dropout is left out: dropout_warning() says so.
+/// to change nothing (config_keys.h). Dropout is left out: dropout.h.
 Architecture parse_architecture(const nlohmann::json& config, const std::string& where);
 
 /// The config.json that transformers reads back to the same model.

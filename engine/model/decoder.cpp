@@ -129,9 +129,12 @@ UnitBuilder pre_norm_block(const Architecture& a, std::int64_t layer, const Bran
   UnitBuilder builder = layer_block(layer);
   const TensorView input = builder.input(hidden_axis(a));
   const TensorView attended = attention(builder, builder.norm(input, "input_layernorm", rms_norm(a)));
-  const TensorView mid = builder.add(input, builder.scale(attended, a.residual_scale));
+  const auto scaled = [&](const TensorView& branch) {
+    return builder.scale(builder.dropout(branch, a.residual_dropout), a.residual_scale);
+  };
+  const TensorView mid = builder.add(input, scaled(attended));
   const TensorView branch = mlp(builder, builder.norm(mid, "post_attention_layernorm", rms_norm(a)));
-  builder.output(builder.add(mid, builder.scale(branch, a.residual_scale)));
+  builder.output(builder.add(mid, scaled(branch)));
   return builder;
 }
 

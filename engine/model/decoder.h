@@ -59,7 +59,8 @@ TensorView gated_mlp(UnitBuilder& builder, const TensorView& x, const Architectu
 
 using Branch = std::function<TensorView(UnitBuilder& builder, const TensorView& x)>;
 
-/// Llama's layer: x + attention(norm(x)), then + mlp(norm(·)), each branch times the residual factor.
+/// Llama's layer: x + attention(norm(x)), then + mlp(norm(·)), each branch times the residual factor and with
+/// the architecture's dropout.
 UnitBuilder pre_norm_block(const Architecture& architecture, std::int64_t layer, const Branch& attention,
                            const Branch& mlp);
 

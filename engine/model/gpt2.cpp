@@ -46,7 +46,7 @@ nlohmann::json write(const Architecture& a) {
           {"n_positions", a.max_positions},
           {"layer_norm_epsilon", a.norm_epsilon},
           {"activation_function", "gelu_new"},
-          // Strata trains without dropout; HF's default is 0.1.
+          // HF's default is 0.1. What of a run drops elements is no matter of its model.
           {"resid_pdrop", 0.0},
           {"embd_pdrop", 0.0},
           {"attn_pdrop", 0.0}};
@@ -54,8 +54,10 @@ nlohmann::json write(const Architecture& a) {
 
 UnitBuilder embedding(const Architecture& a) {
   UnitBuilder builder("embedding", "transformer.");
-  builder.output(builder.embedding(token_data(builder), "wte.weight", "wpe.weight", vocabulary_axis(a),
-                                   {"learned_positions", a.max_positions}, hidden_axis(a)));
+  const TensorView embedded =
+      builder.embedding(token_data(builder), "wte.weight", "wpe.weight", vocabulary_axis(a),
+                        {"learned_positions", a.max_positions}, hidden_axis(a));
+  builder.output(builder.dropout(embedded, a.embedding_dropout));
   return builder;
 }
 
@@ -73,12 +75,13 @@ UnitBuilder block(const Architecture& a, std::int64_t layer) {
       builder.linear(normalised, {{"attn.c_attn", query_axis(a) | key_axis(a) | key_axis(a)}}, kProduct);
   const auto part = [&](std::int64_t number) { return builder.columns(qkv, number * a.hidden, a.hidden); };
   const TensorView attention = builder.attention(part(0), part(1), part(2), attention_shape(a));
-  const TensorView mid =
-      builder.add(input, builder.linear(attention, {{"attn.c_proj", hidden_axis(a)}}, kBranch));
+  const auto branch = [&](const TensorView& x, const char* name) {
+    return builder.dropout(builder.linear(x, {{name, hidden_axis(a)}}, kBranch), a.residual_dropout);
+  };
+  const TensorView mid = builder.add(input, branch(attention, "attn.c_proj"));
   const TensorView up = builder.linear(builder.norm(mid, "ln_2", norm_options(a)),
                                        {{"mlp.c_fc", intermediate_axis(a)}}, kProduct);
-  builder.output(builder.add(mid, builder.linear(builder.activate(up, Activation::gelu_tanh),
-                                                 {{"mlp.c_proj", hidden_axis(a)}}, kBranch)));
+  builder.output(builder.add(mid, branch(builder.activate(up, Activation::gelu_tanh), "mlp.c_proj")));
   return builder;
 }
 

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/checked.h"
+#include "engine/graph/adapters.h"
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/round_products.h"
+#include "engine/graph/row_keys.h"
 #include "engine/graph/within_documents.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/architecture_rules.h"
@@ -41,6 +44,16 @@ std::vector<bool> find_own_tensors(const Unit& unit) {
   return own;
 }
 
+/// By tensor, whether it is a weight with an adapter beside it.
+std::vector<bool> find_adapted(const Unit& unit) {
+  std::set<std::string> layers;
+  for (const TensorSpec& tensor : unit.tensors)
+    if (tensor.is_adapter) layers.insert(adapted_layer(tensor.hf_name));
+  std::vector<bool> adapted;
+  for (const TensorSpec& tensor : unit.tensors) adapted.push_back(layers.contains(layer_of(tensor.hf_name)));
+  return adapted;
+}
+
 }  // namespace
 
 Bytes max_chunk_bytes(DeviceKind kind) {
@@ -64,8 +77,9 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   AdapterTargets targets(adapter);
   TensorPolicies policies(optimizer);
   bool trains_before = false;
-  // Layers of one number are alike in what they compute, and of those some may train more than others.
-  using Kind = std::tuple<std::int64_t, std::vector<bool>, bool>;
+  // Layers of one number are alike in what they compute, and of those some may train more than others, or
+  // have other adapters.
+  using Kind = std::tuple<std::int64_t, std::vector<bool>, std::vector<bool>, bool>;
   std::map<Kind, std::size_t> kinds;
   const auto add = [&](std::int64_t number, UnitBuilder builder) {
     UnitBuilder::Built built = builder.finish();
@@ -73,14 +87,16 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
       built.graph = round_products(std::move(built.graph), rounding);
     if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
     if (within_documents) built.graph = keep_within_documents(std::move(built.graph));
+    built.graph = give_row_keys(std::move(built.graph), row_keys_array(within_documents));
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
+    const std::vector<bool> adapted = find_adapted(built.unit);
     if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
     policies.decide(built.unit);
     built.graph.wants_input_gradient = trains_before;
     trains_before |= built.unit.elements > 0;
     const auto [kind, is_new] =
-        kinds.try_emplace({number, frozen, built.graph.wants_input_gradient}, model.graphs.size());
+        kinds.try_emplace({number, frozen, adapted, built.graph.wants_input_gradient}, model.graphs.size());
     built.unit.kind = kind->second;
     if (is_new) model.graphs.push_back(std::move(built.graph));
     model.units.push_back(std::move(built.unit));

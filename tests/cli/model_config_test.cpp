@@ -43,15 +43,22 @@ TEST_F(ModelConfig, OfAnotherModelTypeIsRefused) {
                   {"model_type is \"qwen2\"", "model.architecture is llama"});
 }
 
-TEST_F(ModelConfig, ThatAsksForDropoutIsSaidToTrainWithoutAny) {
+TEST_F(ModelConfig, ThatAsksForDropoutIsSaidToTrainWithoutWhatIsNotApplied) {
   const std::string sizes = "n_layer: 1, n_embd: 32, n_head: 4, n_positions: 32, vocab_size: 256";
   const Outcome planned = plan("gpt2", "{" + sizes + ", resid_pdrop: 0.1}");
   EXPECT_EQ(planned.status, 0) << planned.err;
   EXPECT_THAT(planned.err,
-              HasSubstr("warning: model.config: asks for dropout (resid_pdrop 0.1), and strata"));
+              HasSubstr("warning: model.config: asks for dropout (resid_pdrop 0.1), which is ignored"));
   EXPECT_THAT(plan("gpt2", "{" + sizes + "}").err, Not(HasSubstr("dropout")));
   EXPECT_THAT(strata(train("pasted.yaml", {"train.steps=1", "model.config.attn_pdrop=0.5"})).err,
               HasSubstr("asks for dropout (attn_pdrop 0.5)"));
+  const Outcome applied =
+      strata(train("pasted.yaml", {"train.steps=1", "train.dropout=true", "model.config.attn_pdrop=0.5",
+                                   "model.config.resid_pdrop=0.1"}));
+  EXPECT_EQ(applied.status, 0) << applied.err;
+  EXPECT_THAT(applied.err, HasSubstr("asks for dropout (attn_pdrop 0.5), which is ignored; strata drops"));
+  expect_sentence(strata(train("pasted.yaml", {"train.dropout=true"})), 2,
+                  {"train.dropout: model.config asks for none"});
 }
 
 TEST_F(ModelConfig, BesideAnAdapterIsRefused) {

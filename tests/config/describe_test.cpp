@@ -38,6 +38,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.seed", "18446744073709551615"},
     {"train.recompute", "none"},
     {"train.freeze", "[\"*.mlp.*\", \"model.embed_tokens.*\"]"},
+    {"train.dropout", "true"},
     {"train.validate_every", "11"},
     {"train.validation_batches", "12"},
     {"train.threads", "3"},
@@ -50,6 +51,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"adapter.rank", "8"},
     {"adapter.alpha", "3"},
     {"adapter.targets", "[q_proj, 'mlp.*']"},
+    {"adapter.dropout", "0.1"},
     {"adapter.path", "adapters"},
     {"optimizer.type", "sgd"},
     {"optimizer.momentum", "0.9"},
@@ -186,6 +188,7 @@ train:
   seed: 1
   recompute: auto
   # freeze: (not given)
+  dropout: false
   validate_every: 0
   validation_batches: 8
   threads: 0
@@ -200,6 +203,7 @@ adapter:
   rank: 16
   alpha: 32
   targets: ["all-linear"]
+  dropout: 0
   # path: (not given)
 optimizer:
   type: adamw

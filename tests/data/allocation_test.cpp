@@ -26,7 +26,10 @@ TEST_P(BatchLoaderFill, AllocatesNothing) {
   const BatchLoader loader(config, 256);
   std::vector<std::int32_t> tokens(32), targets(32), places(GetParam() == DataPacking::none ? 0 : 32);
   const std::int64_t before = test::allocations_so_far().all;
-  for (std::int64_t step = 0; step < 50; ++step) loader.fill(step, step % 2, tokens, targets, {}, places);
+  for (std::int64_t step = 0; step < 50; ++step) {
+    loader.fill(step, step % 2, tokens, targets, {}, places);
+    loader.fill_row_keys(step, step % 2, tokens);
+  }
   for (std::int64_t i = 0; i < loader.validation_microbatches(); ++i)
     loader.fill_validation(i, tokens, targets, {}, places);
   EXPECT_EQ(test::allocations_so_far().all, before);

@@ -50,10 +50,10 @@ std::vector<CoveringLayout> covering_layouts() {
 std::string name_of(const CoveringLayout& layout) {
   return fmt::format(
       "{}_data_{}_tensor_{}_pipeline_{}_context_{}_stage_{}_{}_{}_recompute_{}_packing_{}_"
-      "adapters_{}",
+      "adapters_{}_dropout_{}",
       layout.at("model"), layout.at("data"), layout.at("tensor"), layout.at("pipeline"), layout.at("context"),
       layout.at("zero_stage"), layout.at("schedule"), layout.at("placement"), layout.at("recompute"),
-      layout.at("packing"), layout.at("adapters"));
+      layout.at("packing"), layout.at("adapters"), layout.at("dropout"));
 }
 
 template <typename E>
@@ -77,7 +77,7 @@ std::vector<std::string> documents_in(const std::filesystem::path& folder) {
 }
 
 /// Six layers that four ranks can share, and that eight chunks can.
-RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapters,
+RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapters, bool drops,
                 const std::filesystem::path& folder) {
   static const std::map<std::string, nlohmann::json> models = {{"llama",
                                                                 {{"num_hidden_layers", 6},
@@ -92,6 +92,8 @@ RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapt
                                                                  {"n_head", 4},
                                                                  {"n_positions", 32},
                                                                  {"vocab_size", 128},
+                                                                 {"embd_pdrop", 0.1},
+                                                                 {"resid_pdrop", 0.1},
                                                                  {"tie_word_embeddings", true}}},
                                                                {"qwen3_moe",
                                                                 {{"num_hidden_layers", 6},
@@ -121,6 +123,8 @@ RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapt
     config.adapter.targets = {"k_proj", "o_proj"};
     if (model == "gpt2") config.adapter.targets = {"c_attn", "attn.c_proj"};
   }
+  config.train.dropout = drops && model == "gpt2";
+  if (drops && adapters == AdapterType::lora) config.adapter.dropout = 0.1;
   // At the others' rate GPT-2's last loss changes by 3e-4 with the order of any sum.
   if (adapters != AdapterType::none) config.optimizer.learning_rate = 2e-3;
   if (packing == DataPacking::documents) config.data.path = documents_in(folder);
@@ -140,7 +144,8 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
 
   RunConfig alone() const {
     return strata::alone(choice("model"), choice_of<DataPacking>(choice("packing")),
-                         choice_of<AdapterType>(choice("adapters")), folder_.path());
+                         choice_of<AdapterType>(choice("adapters")), choice("dropout") == "some",
+                         folder_.path());
   }
   RunConfig config() const {
     RunConfig config = alone();
@@ -161,12 +166,12 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
     config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
     return config;
   }
-  /// What one rank does with everything on its device. Each process runs it once per model, packing and
-  /// adapters.
+  /// What one rank does with everything on its device. Each process runs it once per model, packing,
+  /// adapters and dropout.
   const Reference& reference() const {
     static std::map<std::string, Reference> references;
     const auto [found, is_new] =
-        references.try_emplace(choice("model") + choice("packing") + choice("adapters"));
+        references.try_emplace(choice("model") + choice("packing") + choice("adapters") + choice("dropout"));
     if (is_new) {
       for (const StepReport& step : test::run(alone()).result.steps)
         found->second.losses.push_back(step.loss);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/execute/plan_check.h"
+#include "engine/model/dropout.h"
 #include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
 #include "engine/plan/lower/lower.h"
@@ -44,7 +45,9 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
 Model model_of(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
-  return build_run_model(parse_architecture(keys, "model.config"), config);
+  Architecture architecture = parse_architecture(keys, "model.config");
+  if (config.train.dropout) apply_dropout(architecture, keys, "model.config");
+  return build_run_model(architecture, config);
 }
 
 Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank) {

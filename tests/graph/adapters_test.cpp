@@ -9,9 +9,11 @@
 
 #include "engine/graph/derive.h"
 #include "engine/graph/freeze.h"
+#include "engine/graph/operators/dropout.h"
 #include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/magnitude.h"
 #include "engine/graph/unit_passes.h"
+#include "engine/graph/row_keys.h"
 
 namespace strata {
 namespace {
@@ -34,13 +36,13 @@ UnitBuilder::Built mlp(WeightOrder order) {
   return builder.finish();
 }
 
-UnitBuilder::Built adapted(const std::vector<std::string>& layers, double scale, bool freezes,
-                           bool has_magnitudes = false) {
+UnitBuilder::Built adapted(const std::vector<std::string>& layers, bool freezes, AdapterForm form = {}) {
+  form.rank = 2;
   UnitBuilder::Built built = mlp(WeightOrder::linear);
   std::vector<bool> is_adapted = find_linear_weights(built);
   for (std::size_t i = 0; i < is_adapted.size(); ++i)
     is_adapted[i] = is_adapted[i] && std::ranges::count(layers, layer_of(built.unit.tensors[i].hf_name)) > 0;
-  built = adapt(std::move(built), is_adapted, 2, scale, has_magnitudes);
+  built = adapt(std::move(built), is_adapted, form);
   if (!freezes) return built;
   std::vector<bool> frozen;
   for (const TensorSpec& tensor : built.unit.tensors) frozen.push_back(!tensor.is_adapter);
@@ -60,7 +62,7 @@ TEST(Adapters, StandBesideWeightsOfLinearLayers) {
 }
 
 TEST(Adapters, AddTwoTensorsToEachLayer) {
-  const auto [unit, graph] = adapted({"mlp.up", "mlp.down"}, 0.5, false);
+  const auto [unit, graph] = adapted({"mlp.up", "mlp.down"}, false, {.scale = 0.5});
   std::vector<std::string> added;
   for (const TensorSpec& tensor : unit.tensors) {
     if (!tensor.is_adapter) continue;
@@ -81,13 +83,13 @@ TEST(Adapters, AddTwoTensorsToEachLayer) {
 }
 
 TEST(Adapters, AreNotScaledByOne) {
-  EXPECT_THAT(names_of_nodes(adapted({"mlp.down"}, 1, false).graph),
+  EXPECT_THAT(names_of_nodes(adapted({"mlp.down"}, false).graph),
               ElementsAre("norm", "linear", "gated_activation", "linear", "linear", "linear_update", "add"));
 }
 
 /// Gradients of a layer's input join within the products that make them.
 TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
-  UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, 1, true);
+  UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, true);
   EXPECT_GT(built.unit.elements, 0);
   EXPECT_GT(built.unit.frozen_elements, 0);
   built.graph.wants_input_gradient = false;
@@ -103,7 +105,7 @@ TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
 
 /// Of two projections in one product, one has magnitudes: its product is one of its own.
 TEST(Adapters, WithMagnitudesMultiplyTheSumOfProductAndUpdate) {
-  const auto [unit, graph] = adapted({"mlp.up"}, 0.5, false, /*has_magnitudes=*/true);
+  const auto [unit, graph] = adapted({"mlp.up"}, false, {.scale = 0.5, .has_magnitudes = true});
   const TensorSpec& magnitude = unit.tensors.back();
   EXPECT_EQ(magnitude.hf_name, "mlp.up.lora_magnitude_vector");
   EXPECT_THAT(magnitude.hf_shape, ElementsAre(12));
@@ -120,7 +122,7 @@ TEST(Adapters, WithMagnitudesMultiplyTheSumOfProductAndUpdate) {
 
 /// The norms are constants: nothing goes back through what makes the factors.
 TEST(Adapters, WithMagnitudesHaveGradientsOfTheScaledProductAlone) {
-  UnitBuilder::Built built = adapted({"mlp.down"}, 1, true, /*has_magnitudes=*/true);
+  UnitBuilder::Built built = adapted({"mlp.down"}, true, {.has_magnitudes = true});
   built.graph.wants_input_gradient = false;
   EXPECT_THAT(names_of_nodes(derive(built.graph).backward),
               ElementsAre("magnitude_gradient", "column_scale", "linear_weight_gradient",
@@ -129,7 +131,7 @@ TEST(Adapters, WithMagnitudesHaveGradientsOfTheScaledProductAlone) {
 
 /// Each step of what is saved makes passes of its own, and factors are small.
 TEST(Adapters, WithMagnitudesSaveAllFactorsOrNone) {
-  const UnitGraph graph = adapted({"mlp.gate", "mlp.up", "mlp.down"}, 1, true, /*has_magnitudes=*/true).graph;
+  const UnitGraph graph = adapted({"mlp.gate", "mlp.up", "mlp.down"}, true, {.has_magnitudes = true}).graph;
   const UnitPasses passes = make_passes(derive(graph), {.microbatch = {2, 8}});
   std::set<std::ptrdiff_t> counts;
   for (const UnitPasses::Level& level : passes.levels) {
@@ -137,10 +139,22 @@ TEST(Adapters, WithMagnitudesSaveAllFactorsOrNone) {
                                         [](const std::string& name) { return name.ends_with(".factors"); }));
   }
   EXPECT_THAT(counts, ElementsAre(0, 3));
+/// What is dropped is another thing for each layer, and is dropped of the gradient again.
+TEST(Adapters, ReadWhatDropoutLeaves) {
+  UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, true, {.dropout = 0.25});
+  built.graph = give_row_keys(std::move(built.graph), row_keys_array(false));
+  EXPECT_THAT(names_of_nodes(built.graph),
+              ElementsAre("norm", "linear", "dropout", "linear", "linear_update", "dropout", "linear",
+                          "linear_update", "gated_activation", "linear", "add"));
+  EXPECT_EQ(built.graph.nodes[3][LinearRule::x], built.graph.nodes[2][DropoutRule::out]);
+  EXPECT_EQ(built.graph.nodes[2][DropoutRule::keys], built.graph.nodes[5][DropoutRule::keys]);
+  EXPECT_EQ(built.graph.tensor(built.graph.nodes[5][DropoutRule::keys]).region, data_region(2));
+  EXPECT_EQ(next_site(built.graph), 2U);
+  EXPECT_EQ(std::ranges::count(names_of_nodes(derive(built.graph).backward), "dropout"), 2);
 }
 
 TEST(Adapters, AreFoundBesideTheirWeights) {
-  const UnitBuilder::Built built = adapted({"mlp.gate", "mlp.down"}, 0.5, true);
+  const UnitBuilder::Built built = adapted({"mlp.gate", "mlp.down"}, true, {.scale = 0.5});
   std::vector<std::string> found;
   for (const AdaptedLayer& layer : adapted_layers(built.unit, built.graph)) {
     EXPECT_EQ(layer.order, WeightOrder::linear);

@@ -12,6 +12,7 @@
 #include "engine/graph/fuse.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/operators/cross_entropy.h"
+#include "engine/graph/row_keys.h"
 #include "engine/graph/share_norms.h"
 #include "engine/graph/unit_builder.h"
 #include "engine/graph/within_documents.h"
@@ -184,10 +185,10 @@ class Walk {
 };
 
 /// Its linear layers have adapters.
-UnitGraph adapted_layer() {
+UnitGraph adapted_layer(double dropout) {
   UnitBuilder::Built built = layer().finish();
   const std::vector<bool> weights = find_linear_weights(built);
-  return adapt(std::move(built), weights, 6, 0.5).graph;
+  return give_row_keys(adapt(std::move(built), weights, {.rank = 6, .scale = 0.5, .dropout = dropout}).graph, row_keys_array(true));
 }
 
 /// All that are alone in their products, and two of three in one.
@@ -198,18 +199,19 @@ UnitGraph layer_with_magnitudes() {
     const std::string layer = layer_of(built.unit.tensors[i].hf_name);
     weights[i] = weights[i] && layer != "gate" && layer != "up" && layer != "k";
   }
-  return adapt(std::move(built), weights, 6, 0.5, /*has_magnitudes=*/true).graph;
+  return adapt(std::move(built), weights, {.rank = 6, .scale = 0.5, .has_magnitudes = true}).graph;
 }
 
 void visit_all_nodes(const Walk::Visit& visit) {
   const UnitGraph whole_loss = head().finish().graph;
   const UnitGraph split_loss = split_losses(whole_loss, std::array<AxisName, 1>{"vocabulary"}, 6);
-  for (const UnitGraph& graph : {layer().finish().graph, adapted_layer(), layer_with_magnitudes(),
+  for (const UnitGraph& graph : {layer().finish().graph, adapted_layer(0), layer_with_magnitudes(),
                                  embedding().finish().graph, whole_loss, split_loss}) {
     Walk(graph, visit).run();
     Walk(fuse(graph), visit).run();
   }
   Walk(shared_norm(), visit).run();
+  Walk(adapted_layer(0.5), visit).run();
   for (const UnitGraph& graph : {layer().finish().graph, embedding().finish().graph})
     Walk(keep_within_documents(graph), visit).run();
 }
@@ -303,6 +305,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "(s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, (s p) (g q d), "
                   "(s p) (g q d), (s p) (g d), (s p) (g d), 1 (s p)"),
         std::pair("activation", "+t c, +t c"),
+        std::pair("dropout", "+t c, 1 t, +t c"),  // heads of one group are no neighbours
         std::pair("embedding", "1 (s p), +v+ c, +l^ c, +(s p) c, 1 (s p)"),
         std::pair("embedding", "1 (s p^), v+ c, l^ c, (s p) c, 1 (s p)"),
         std::pair("embedding", "1 (s p^), v+ c, +l^ c, +(s p) c, 1 (s p)"),

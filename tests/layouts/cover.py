@@ -26,6 +26,7 @@ CHOICES = {
     "recompute": ("full", "none", "auto"),
     "packing": ("none", "documents"),
     "adapters": ("none", "lora", "dora"),
+    "dropout": ("none", "some"),
     "model": ("llama", "gpt2", "qwen3_moe"),
 }
 FOLDER = pathlib.Path(__file__).parent
@@ -41,7 +42,9 @@ def is_legal(layout):
     has_schedule = layout["pipeline"] > 1 or layout["schedule"] == "1f1b"
     # The auxiliary loss of routing counts every token, and documents' last ones have no target.
     counts_targets = layout["packing"] == "none" or layout["model"] != "qwen3_moe"
-    return ranks(layout) <= 8 and shares_out and has_schedule and counts_targets
+    # Branches of GPT-2 have it, and adapters.
+    can_drop = layout["dropout"] == "none" or layout["model"] == "gpt2" or layout["adapters"] == "lora"
+    return ranks(layout) <= 8 and shares_out and has_schedule and counts_targets and can_drop
 
 
 def legal_layouts():
@@ -94,7 +97,7 @@ def show(files):
     for run in runs:
         print("| " + " | ".join(run[axis] for axis in CHOICES) +
               f" | {float(run['gradients']):.1e} | {run['farthest']} | {float(run['losses']):.1e} | {run['state_hash']} |")
-        layout = tuple(run[axis] for axis in ("model", "packing", "adapters", "data", "tensor", "context", "pipeline"))
+        layout = tuple(run[axis] for axis in ("model", "packing", "adapters", "dropout", "data", "tensor", "context", "pipeline"))
         hashes.setdefault(layout, []).append(run["state_hash"])
     several = [found for found in hashes.values() if len(found) > 1]
     differing = [layout for layout, found in hashes.items() if len(set(found)) > 1]

@@ -39,7 +39,7 @@ std::optional<Reading> read(json config, const json& changes) {
   config.update(changes);
   try {
     Reading reading{parse_architecture(config, "config.json"),
-                    !dropout_warning(config, "config.json").empty()};
+                    !dropout_warning(config, "config.json", /*applies=*/false).empty()};
     if (reading.architecture.window >= kPredicting) reading.architecture.window = 0;
     // The one says how long sequences may be, the other how new weights are drawn.
     reading.architecture.max_positions = 0;
@@ -310,14 +310,53 @@ TEST(HubConfig, OfEveryFamilyIsRead) {
 }
 
 TEST(Dropout, OfAConfigIsNamedWithItsDefault) {
-  EXPECT_EQ(dropout_warning({{"model_type", "gpt2"}, {"resid_pdrop", 0.0}, {"embd_pdrop", 0.25}}, "a.json"),
-            "a.json: asks for dropout (attn_pdrop 0.1, embd_pdrop 0.25), and strata trains without any");
-  EXPECT_EQ(dropout_warning({{"model_type", "llama"}, {"attention_dropout", 0.5}}, "a.json"),
-            "a.json: asks for dropout (attention_dropout 0.5), and strata trains without any");
-  EXPECT_EQ(dropout_warning({{"model_type", "phi3"}, {"resid_pdrop", 0.5}, {"embd_pdrop", 0.5}}, "a.json"),
-            "a.json: asks for dropout (resid_pdrop 0.5), and strata trains without any");
-  EXPECT_EQ(dropout_warning({{"model_type", "phi3"}}, "a.json"), "");
-  EXPECT_EQ(dropout_warning({{"model_type", "qwen3"}}, "a.json"), "");
+  const auto warning = [](const json& config) { return dropout_warning(config, "a.json", false); };
+  EXPECT_EQ(
+      warning({{"model_type", "gpt2"}, {"resid_pdrop", 0.0}, {"embd_pdrop", 0.25}}),
+      "a.json: asks for dropout (attn_pdrop 0.1, embd_pdrop 0.25), which is ignored; train.dropout: true "
+      "applies embd_pdrop");
+  EXPECT_EQ(warning({{"model_type", "llama"}, {"attention_dropout", 0.5}}),
+            "a.json: asks for dropout (attention_dropout 0.5), which is ignored; strata drops nothing of "
+            "attention's probabilities");
+  EXPECT_EQ(warning({{"model_type", "phi3"}, {"resid_pdrop", 0.5}, {"embd_pdrop", 0.5}}),
+            "a.json: asks for dropout (resid_pdrop 0.5), which is ignored; train.dropout: true applies "
+            "resid_pdrop");
+  EXPECT_EQ(warning({{"model_type", "phi3"}}), "");
+  EXPECT_EQ(warning({{"model_type", "qwen3"}}), "");
+}
+
+TEST(Dropout, OfAttentionIsNamedByARunThatAppliesTheRest) {
+  EXPECT_EQ(
+      dropout_warning({{"model_type", "gpt2"}}, "a.json", true),
+      "a.json: asks for dropout (attn_pdrop 0.1), which is ignored; strata drops nothing of attention's "
+      "probabilities");
+  EXPECT_EQ(dropout_warning({{"model_type", "phi3"}, {"resid_pdrop", 0.5}}, "a.json", true), "");
+}
+
+TEST(Dropout, IsAppliedOfEmbeddingsAndBranches) {
+  const auto applied = [](const json& config) {
+    Architecture architecture = parse_architecture(config, "a.json");
+    apply_dropout(architecture, config, "a.json");
+    return std::pair(architecture.embedding_dropout, architecture.residual_dropout);
+  };
+  EXPECT_EQ(applied({{"model_type", "gpt2"}, {"resid_pdrop", 0.25}}), std::pair(0.1, 0.25));
+  json config = facts()["phi3"]["config"];
+  config["resid_pdrop"] = 0.5;
+  config["embd_pdrop"] = 0.25;
+  EXPECT_EQ(applied(config), std::pair(0.0, 0.5));
+  test::expect_error<ConfigError>(
+      [&] {
+        applied({{"model_type", "gpt2"}, {"embd_pdrop", 1.0}});
+      },
+      {"a.json: embd_pdrop is 1.0; with train.dropout nothing would be left"});
+  test::expect_error<ConfigError>(
+      [&] {
+        applied({{"model_type", "gpt2"}, {"embd_pdrop", 0.0}, {"resid_pdrop", 0.0}});
+      },
+      {"train.dropout: a.json asks for none; take train.dropout out, or give embd_pdrop or resid_pdrop "
+       "there"});
+  test::expect_error<ConfigError>([&] { applied(facts()["qwen2"]["config"]); },
+                                  {"train.dropout: qwen2 has no dropout but of attention's probabilities"});
 }
 
 }  // namespace

@@ -37,6 +37,19 @@ const TensorSpec& find(const Unit& unit, const std::string& ending) {
 
 using Shape = std::vector<std::int64_t>;
 
+/// As many adapters of the same shapes, on other layers: their graphs read other tensors.
+TEST(Model, LayersWithOtherAdaptersAreOfOtherKinds) {
+  json config = kTinyQwen2;
+  config["num_hidden_layers"] = 4;
+  RunConfig::AdapterSection adapter;
+  adapter.type = AdapterType::lora;
+  adapter.targets = {"*.0.self_attn.k_proj", "*.1.self_attn.k_proj", "*.2.self_attn.v_proj",
+                     "*.3.self_attn.k_proj"};
+  const Model model = build_model(parse_architecture(config, "test"), {}, {}, Rounding::none, adapter);
+  EXPECT_NE(model.units[2].kind, model.units[3].kind);
+  EXPECT_EQ(model.units[2].kind, model.units[4].kind);
+}
+
 TEST(Model, UnitsAreTheEmbeddingTheBlocksAndTheHead) {
   const Model model = build(kTinyGpt2);
   ASSERT_EQ(model.units.size(), 4U);

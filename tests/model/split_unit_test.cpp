@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "engine/graph/row_keys.h"
 #include "engine/model/split_model.h"
 #include "tests/model/tiny_model.h"
 
@@ -73,7 +74,7 @@ class RankOfUnit {
   /// What every rank is given.
   struct Given {
     std::vector<float> input, output_gradient, constants;
-    std::vector<std::int32_t> tokens, targets;
+    std::vector<std::int32_t> tokens, targets, row_keys;
   };
   void begin(const Given& given, bool saves) {
     level_ = saves ? &passes_.saving_all() : &passes_.saving_nothing();
@@ -94,6 +95,7 @@ class RankOfUnit {
     add(Region::tally, std::vector<float>(64, 1.0F));
     add_indices(Region::data_0, given.tokens);
     add_indices(Region::data_1, given.targets);
+    add_indices(data_region(row_keys_array(false)), given.row_keys);
     memory_[Region::saved] = place(Region::saved, GuardedMemory(level_->saved_bytes));
   }
   const UnitPass& forward() const { return level_->forward; }
@@ -209,7 +211,8 @@ RankOfUnit::Given given_to(const Model& model, const MicrobatchShape& microbatch
       .output_gradient = random_values(tokens * hidden, 7),
       .constants = std::vector<float>(static_cast<std::size_t>(compute.constant_bytes() / 4)),
       .tokens = random_tokens(tokens, model.architecture.vocabulary, 1),
-      .targets = random_tokens(tokens, model.architecture.vocabulary, 2)};
+      .targets = random_tokens(tokens, model.architecture.vocabulary, 2),
+      .row_keys = random_tokens(tokens, 1 << 30, 3)};
   compute.fill_constants(std::as_writable_bytes(std::span(given.constants)));
   return given;
 }
@@ -366,6 +369,19 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithAdapters) {
   for (const bool splits_tokens : {false, true})
     expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {},
                                     splits_tokens, small_adapters());
+}
+
+/// Adapters of all architectures may have it, and parts of those whose config.json asks for it.
+TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithDropout) {
+  Architecture architecture = GetParam().architecture;
+  architecture.embedding_dropout = architecture.residual_dropout = 0.25;
+  RunConfig::AdapterSection adapter = small_adapters();
+  adapter.dropout = 0.5;
+  for (const bool splits_tokens : {false, true}) {
+    if (GetParam().name == "gpt2" || GetParam().name == "phi3")
+      expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens);
+    expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens, adapter);
+  }
 }
 
 /// Each head of keys on two ranks, which have a query head each and sum the gradients of its weights.

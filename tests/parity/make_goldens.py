@@ -130,7 +130,58 @@ def cases():
         "qwen3-dora": (27, Qwen3Config(**llama_like(vocab_size=67, hidden_size=24, intermediate_size=40, head_dim=10,
                                                     tie_word_embeddings=True)), 27, 4, 2, [], [], OPTIMIZER,
                        {"type": "dora", "rank": 4, "alpha": 6, "targets": ["all-linear"]}),
+        "gpt2-dropout": (25, GPT2Config(vocab_size=113, n_embd=36, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
+                                        eos_token_id=0, resid_pdrop=0.2, embd_pdrop=0.1, attn_pdrop=0.0), 33, 4, 2),
+        "qwen2-lora-dropout": (26, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                            tie_word_embeddings=False)), 24, 6, 2, [], [], OPTIMIZER,
+                               {"type": "lora", "rank": 5, "alpha": 10, "targets": ["q_proj", "v_proj", "o_proj", "down_proj"],
+                                "dropout": 0.3}),
     }
+
+
+def mixed(x):
+    """What base/dropout.h calls so, of uint32 numbers."""
+    x = (x ^ (x >> 16)) * np.uint32(0x85ebca6b)
+    x = (x ^ (x >> 13)) * np.uint32(0xc2b2ae35)
+    return x ^ (x >> 16)
+
+
+class CountedDropout(torch.nn.Module):
+    """Drops what is_kept() in base/dropout.h does not keep, in training or not; the key of a row is its token's number in the run."""
+
+    first_token = 0  # of the microbatch
+
+    def __init__(self, probability, unit, number):
+        super().__init__()
+        self.probability, self.site = np.float32(probability), np.uint32(1024 * unit + number)
+
+    def forward(self, x):
+        keys = np.arange(x.shape[:-1].numel(), dtype=np.uint32) + np.uint32(CountedDropout.first_token)
+        rows = mixed(keys ^ mixed(self.site + np.array([0x9e3779b9], np.uint32)))
+        columns = mixed(np.arange(x.shape[-1], dtype=np.uint32) + np.uint32(0x85ebca77))
+        is_kept = mixed(rows[:, None] ^ columns[None, :]) >= np.uint32(np.float64(self.probability) * 2**32)
+        factors = is_kept * (np.float32(1) / (np.float32(1) - self.probability))
+        return (x * torch.from_numpy(factors).reshape(x.shape).to(x.dtype if x.dtype == torch.float64 else torch.float32)).to(x.dtype)
+
+
+def count_dropouts(model):
+    """Puts CountedDropout in the place of every dropout of embeddings, residual branches and adapters."""
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    if isinstance(base.config, GPT2Config):
+        layers = base.transformer.h
+        base.transformer.drop = CountedDropout(base.config.embd_pdrop, 0, 0)
+        for unit, layer in enumerate(layers, 1):
+            layer.attn.resid_dropout = CountedDropout(base.config.resid_pdrop, unit, 0)
+            layer.mlp.dropout = CountedDropout(base.config.resid_pdrop, unit, 1)
+        return
+    for unit, layer in enumerate(base.model.layers, 1):
+        number = 0
+        for linear in (getattr(block, name) for block, names in ((layer.self_attn, "qkvo"), (layer.mlp, ("gate", "up", "down")))
+                       for name in (f"{start}_proj" for start in names)):
+            if hasattr(linear, "lora_dropout"):
+                dropout = linear.lora_dropout["default"]
+                linear.lora_dropout["default"] = CountedDropout(dropout.p, unit, number)
+                number += 1
 
 
 def make_tokens(vocabulary, sequence, windows, generator):
@@ -178,15 +229,16 @@ def make_optimizer(trained, groups, settings):
     return torch.optim.AdamW(parameters, betas=tuple(settings["betas"]), eps=settings["epsilon"], foreach=False)
 
 
-def accumulate(model, windows, microbatch, autocast):
-    """Adds the gradient of the mean loss over all tokens of `windows`; returns that loss.
+def accumulate(model, windows, microbatch, autocast, first_token):
+    """Adds the gradient of the mean loss over all tokens of `windows`, of which the first has that number; returns that loss.
 
     A model with output_router_logits adds its auxiliary loss, which is one of a microbatch: its mean over them.
     """
     targets = windows[:, 1:].numel()
     microbatches = len(windows) // microbatch
     total = 0.0
-    for part in windows.split(microbatch):
+    for number, part in enumerate(windows.split(microbatch)):
+        CountedDropout.first_token = first_token + number * part[:, 1:].numel()
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             output = model(input_ids=part[:, :-1], use_cache=False)
         logits = output.logits
@@ -199,11 +251,16 @@ def accumulate(model, windows, microbatch, autocast):
     return total
 
 
+def has_dropout(model):
+    return any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in model.modules())
+
+
 def make_adapters(folder, adapter, generator):
     """A folder of PEFT beside the model, with adapters that are not zero, and magnitudes that are not norms."""
     targets = "all-linear" if adapter["targets"] == ["all-linear"] else adapter["targets"]
     config = LoraConfig(task_type="CAUSAL_LM", r=adapter["rank"], lora_alpha=adapter["alpha"], target_modules=targets,
-                        use_rslora=adapter["type"] == "rslora", use_dora=adapter["type"] == "dora")
+                        use_rslora=adapter["type"] == "rslora", use_dora=adapter["type"] == "dora",
+                        lora_dropout=adapter.get("dropout", 0.0))
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder / "model", **EAGER), config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -232,13 +289,16 @@ def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, dt
     else:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not matches(name, freeze))
+    if has_dropout(model):
+        count_dropouts(model)
     named = {name_in_file(name): parameter for name, parameter in model.named_parameters()}
     trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
     optimizer = make_optimizer(trained, groups, settings)
     losses, norms, gradients = [], [], None
     for step in range(steps):
         optimizer.zero_grad()
-        losses.append(accumulate(model, tokens[step * batch:(step + 1) * batch], microbatch, autocast))
+        windows = tokens[step * batch:(step + 1) * batch]
+        losses.append(accumulate(model, windows, microbatch, autocast, step * windows[:, 1:].numel()))
         if gradients is None:
             gradients = {name: parameter.grad.detach().clone() for name, parameter in trained.items()}
         norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), settings["clip_norm"]).item())
@@ -309,6 +369,8 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), grou
     golden = {"sequence_length": sequence, "batch": batch, "microbatch": microbatch, "optimizer": settings,
               "fp32": {"losses": single[0], "grad_norms": single[1]},
               "bf16": {"losses": mixed[0], "grad_norms": mixed[1]}}
+    if getattr(config, "resid_pdrop", 0) > 0:
+        golden["dropout"] = True
     if freeze:
         golden["freeze"] = freeze
     if groups:

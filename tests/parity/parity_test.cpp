@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/execute/trainer.h"
+#include "engine/model/dropout.h"
 #include "tests/support/devices.h"
 #include "tests/support/source_folder.h"
 
@@ -59,6 +61,7 @@ RunConfig config_of(const Golden& golden, DType precision) {
       static_cast<std::int64_t>(v[precision == DType::bf16 ? "bf16" : "fp32"]["losses"].size());
   config.train.threads = 2;
   config.train.freeze = v.value("freeze", config.train.freeze);
+  config.train.dropout = v.value("dropout", false);
   if (const auto adapter = v.find("adapter"); adapter != v.end()) {
     const std::string type = (*adapter)["type"];
     config.adapter = {.type = type == "dora"     ? AdapterType::dora
@@ -67,7 +70,8 @@ RunConfig config_of(const Golden& golden, DType precision) {
                       .rank = (*adapter)["rank"],
                       .alpha = (*adapter)["alpha"],
                       .targets = (*adapter)["targets"],
-                      .path = (golden.folder / "adapter").string()};
+                      .path = (golden.folder / "adapter").string(),
+                      .dropout = adapter->value("dropout", 0.0)};
   }
   config.optimizer.learning_rate = optimizer["learning_rate"];
   if (optimizer.value("type", "adamw") == "sgd") {
@@ -89,16 +93,19 @@ RunConfig config_of(const Golden& golden, DType precision) {
   return config;
 }
 
-/// Windows in file order, as the goldens were made.
+/// Windows in file order, as the goldens were made, whose dropout goes by the numbers of tokens.
 TrainingData data_of(const Golden& golden, const RunConfig& config) {
   const auto window = static_cast<std::size_t>(config.data.sequence_length) + 1;
   TrainingData data;
   data.training = [&golden, &config, window](std::int64_t step, std::int64_t microbatch,
                                              const MicrobatchData& arrays) {
     const auto tokens = arrays.array<std::int32_t>(0), targets = arrays.array<std::int32_t>(1);
+    const std::int64_t first = step * config.train.batch + microbatch * config.train.microbatch;
+    const auto row_keys = arrays.array<std::int32_t>(2);
+    std::iota(row_keys.begin(), row_keys.end(),
+              static_cast<std::int32_t>(first * config.data.sequence_length));
     for (std::int64_t i = 0; i < config.train.microbatch; ++i) {
-      const auto index =
-          static_cast<std::size_t>(step * config.train.batch + microbatch * config.train.microbatch + i);
+      const auto index = static_cast<std::size_t>(first + i);
       for (std::size_t t = 0; t + 1 < window; ++t) {
         const std::size_t at = static_cast<std::size_t>(i) * (window - 1) + t;
         tokens[at] = golden.tokens[index * window + t];
@@ -117,8 +124,10 @@ struct Outcome {
 };
 
 Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
-  const Model model =
-      build_run_model(parse_architecture(read_hf_config(config.model.path), config.model.path), config);
+  const nlohmann::json keys = read_hf_config(config.model.path);
+  Architecture architecture = parse_architecture(keys, config.model.path);
+  if (config.train.dropout) apply_dropout(architecture, keys, config.model.path);
+  const Model model = build_run_model(architecture, config);
   const Plan plan = make_plan(config, model);
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
@@ -239,7 +248,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
                                          "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups",
                                          "qwen2-sgd", "qwen2-momentum", "gpt2-lora", "qwen2-lora",
-                                         "qwen3-lora", "gpt2-dora", "qwen2-dora", "qwen3-dora"),
+                                         "qwen3-lora", "gpt2-dora", "qwen2-dora", "qwen3-dora",
+                                         "gpt2-dropout", "qwen2-lora-dropout"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

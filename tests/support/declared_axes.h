@@ -26,6 +26,7 @@ inline const std::set<std::string> kDeclaredAxes = {
     "copy: +t c, +t c",
     "cross_entropy: 1 1, t v^, 1 t, 1 t",
     "cross_entropy_gradient: 1 1, t v^, 1 t, 1 t, 1 1",
+    "dropout: +t c', 1 t, +t c",
     "embedding: 1 (s p^), +v+ c, +l^ c, +(s p) c, 1 (s p)",
     "embedding_gradient: 1 (s+ p^), (s p) c, v c",
     "expert_product: +r^ c+, 1 o^, (e^ n) c, +r n",
