@@ -371,19 +371,6 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithAdapters) {
                                     splits_tokens, small_adapters());
 }
 
-/// Adapters of all architectures may have it, and parts of those whose config.json asks for it.
-TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithDropout) {
-  Architecture architecture = GetParam().architecture;
-  architecture.embedding_dropout = architecture.residual_dropout = 0.25;
-  RunConfig::AdapterSection adapter = small_adapters();
-  adapter.dropout = 0.5;
-  for (const bool splits_tokens : {false, true}) {
-    if (GetParam().name == "gpt2" || GetParam().name == "phi3")
-      expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens);
-    expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens, adapter);
-  }
-}
-
 /// Each head of keys on two ranks, which have a query head each and sum the gradients of its weights.
 TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithCopiesOfKeys) {
   Architecture architecture = GetParam().architecture;
@@ -418,6 +405,22 @@ TEST(SplitMagnitudes, MakeWhatTheWholeOnesMake) {
         std::ranges::find(all, std::string(name), &TinyArchitecture::name)->architecture;
     for (const bool splits_tokens : {false, true})
       expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens, adapter);
+  }
+}
+
+/// Adapters may have it, and parts of models whose config.json has keys for it.
+TEST(SplitDropout, DropsWhatTheWholeOneDrops) {
+  const std::vector<TinyArchitecture> all = tiny_architectures();
+  RunConfig::AdapterSection adapter = small_adapters();
+  adapter.dropout = 0.5;
+  for (const char* name : {"gpt2", "phi3", "olmo2", "mixtral"}) {
+    SCOPED_TRACE(name);
+    Architecture architecture = std::ranges::find(all, name, &TinyArchitecture::name)->architecture;
+    architecture.embedding_dropout = architecture.residual_dropout = 0.25;
+    for (const bool splits_tokens : {false, true}) {
+      expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens);
+      expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, splits_tokens, adapter);
+    }
   }
 }
 
