@@ -21,8 +21,12 @@ constexpr std::int64_t kGrain = 64 * 1024;
 
 constexpr std::array<float, 15> make_midpoints() {
   std::array<float, 15> midpoints = {};
-  for (std::uint8_t i = 0; i < midpoints.size(); ++i)
-    midpoints[i] = (normal_float4(i) + normal_float4(static_cast<std::uint8_t>(i + 1))) / 2;
+  float below = normal_float4(0);
+  for (std::size_t i = 0; i < midpoints.size(); ++i) {
+    const float above = normal_float4(static_cast<std::uint8_t>(i + 1));
+    midpoints[i] = (below + above) / 2;
+    below = above;
+  }
   return midpoints;
 }
 constexpr std::array<float, 15> kMidpoints = make_midpoints();

@@ -59,8 +59,11 @@ void read_state(StoredState& stored, const Model& model, const StateAccess& stat
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKind kind : kinds_of(model)) {
       if (model.units[unit].elements_of(flat_of(kind)) == 0) continue;
-      state.write(unit, kind,
-                  [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); });
+      state.write(
+          unit, kind, [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); },
+          [&](const TensorSpec& tensor, std::int64_t first, std::span<float> values) {
+            stored.read_tensor(kind, tensor.hf_name, first, values);
+          });
     }
   }
 }

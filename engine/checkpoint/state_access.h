@@ -48,6 +48,10 @@ constexpr std::string_view name_of(StateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+/// Elements [first, first + out.size()) of one of the model's whole tensors, row-major, whichever of them a
+/// rank has.
+using ReadTensor = std::function<void(const TensorSpec& tensor, std::int64_t first, std::span<float> out)>;
+
 /// One rank's way to its state. Units by their index in Model::units; nobody asks for a kind of which a unit
 /// has no elements.
 struct StateAccess {
@@ -60,7 +64,10 @@ struct StateAccess {
   /// parameter whole.
   std::function<FlatRange(std::size_t unit, StateKind kind)> loaded;
   /// `fill` gets the buffer of loaded(unit, kind) to write all of; it is not called if that is empty.
-  std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill)>
+  /// `read_tensor` reads what `fill` writes where a rank needs more of a tensor than it holds: packed blocks
+  /// of which it has a part have the scale of all.
+  std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
+                     const ReadTensor& read_tensor)>
       write;
 };
 

@@ -193,15 +193,22 @@ void StoredState::read(std::size_t unit, StateKind kind, FlatRange range, std::s
   assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
   for (const TensorRun& run : runs_in(model_.units[unit], range)) {
-    const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(run.tensor->hf_name);
-    auto part = std::ranges::upper_bound(parts, run.first, {}, &Part::last);
-    for (std::int64_t first = run.first; first < run.last; first = part->last, ++part) {
-      const std::int64_t count = std::min(part->last, run.last) - first;
-      open(part->file)
-          .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
-                std::as_writable_bytes(flat.subspan(static_cast<std::size_t>(run.at + first - run.first),
-                                                    static_cast<std::size_t>(count))));
-    }
+    read_tensor(kind, run.tensor->hf_name, run.first,
+                flat.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
+  }
+}
+
+void StoredState::read_tensor(StateKind kind, const std::string& hf_name, std::int64_t first,
+                              std::span<float> values) {
+  const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(hf_name);
+  auto part = std::ranges::upper_bound(parts, first, {}, &Part::last);
+  for (const std::int64_t begin = first, last = first + std::ssize(values); first < last;
+       first = part->last, ++part) {
+    const std::int64_t count = std::min(part->last, last) - first;
+    open(part->file)
+        .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
+              std::as_writable_bytes(
+                  values.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(count))));
   }
 }
 

@@ -38,6 +38,8 @@ class StoredState {
 
   /// A range of a unit's state, zeros in its padding. REQUIRES: flat.size() == range.count.
   void read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat);
+  /// Elements [first, first + values.size()) of one of the model's whole tensors.
+  void read_tensor(StateKind kind, const std::string& hf_name, std::int64_t first, std::span<float> values);
 
  private:
   /// Elements [first, last) of a tensor, which stand in a file from byte `offset` on.

@@ -20,16 +20,18 @@ void InitialWeights::read(const Unit& unit, FlatRange range, std::span<float> ou
     return initialize_unit(model_.architecture, unit, config_.train.seed, range, out);
   std::ranges::fill(out, 0.0F);
   for (const TensorRun& run : runs_in(unit, range)) {
-    const TensorSpec& tensor = *run.tensor;
-    const std::span<float> part =
-        out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
-    if (tensor.is_adapter && adapters_) {
-      adapters_->read_tensor(tensor.hf_name, run.first, part);
-    } else if (!tensor.is_adapter && folder_) {
-      folder_->read_tensor(tensor.hf_name, run.first, part);
-    } else {
-      initialize_tensor(model_.architecture, tensor, config_.train.seed, run.first, part);
-    }
+    read_tensor(*run.tensor, run.first,
+                out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
+  }
+}
+
+void InitialWeights::read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const {
+  if (tensor.is_adapter && adapters_) {
+    adapters_->read_tensor(tensor.hf_name, first, out);
+  } else if (!tensor.is_adapter && folder_) {
+    folder_->read_tensor(tensor.hf_name, first, out);
+  } else {
+    initialize_tensor(model_.architecture, tensor, config_.train.seed, first, out);
   }
 }
 

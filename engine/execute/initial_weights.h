@@ -23,6 +23,8 @@ class InitialWeights {
 
   /// A part of a unit's flat parameters, zeros in its padding. REQUIRES: out.size() == range.count.
   void read(const Unit& unit, FlatRange range, std::span<float> out) const;
+  /// Elements [first, first + out.size()) of a whole tensor.
+  void read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const;
 
   /// It covers some weights of each unit, which finds folders that hold other weights of the same shapes.
   /// Empty if there is no folder.
