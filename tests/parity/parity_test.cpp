@@ -66,6 +66,8 @@ RunConfig config_of(const Golden& golden, DType precision) {
                       .targets = (*adapter)["targets"],
                       .path = (golden.folder / "adapter").string()};
   }
+  if (const auto format = v.find("frozen_as"); format != v.end())
+    config.memory.frozen_as = *format == "nf4" ? ParameterFormat::nf4 : ParameterFormat::int8;
   config.optimizer.learning_rate = optimizer["learning_rate"];
   if (optimizer.value("type", "adamw") == "sgd") {
     config.optimizer.type = OptimizerType::sgd;
@@ -236,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
                                          "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups",
                                          "qwen2-sgd", "qwen2-momentum", "gpt2-lora", "qwen2-lora",
-                                         "qwen3-lora"),
+                                         "qwen3-lora", "llama-nf4", "qwen2-nf4", "qwen3-nf4", "llama-int8"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
