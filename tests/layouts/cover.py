@@ -26,6 +26,7 @@ CHOICES = {
     "recompute": ("full", "none", "auto"),
     "packing": ("none", "documents"),
     "adapters": ("none", "lora"),
+    "frozen_as": ("precision", "nf4"),
     "model": ("llama", "gpt2", "qwen3_moe"),
 }
 FOLDER = pathlib.Path(__file__).parent
@@ -41,7 +42,8 @@ def is_legal(layout):
     has_schedule = layout["pipeline"] > 1 or layout["schedule"] == "1f1b"
     # The auxiliary loss of routing counts every token, and documents' last ones have no target.
     counts_targets = layout["packing"] == "none" or layout["model"] != "qwen3_moe"
-    return ranks(layout) <= 8 and shares_out and has_schedule and counts_targets
+    has_frozen = layout["adapters"] != "none" or layout["frozen_as"] == "precision"
+    return ranks(layout) <= 8 and shares_out and has_schedule and counts_targets and has_frozen
 
 
 def legal_layouts():
@@ -94,7 +96,7 @@ def show(files):
     for run in runs:
         print("| " + " | ".join(run[axis] for axis in CHOICES) +
               f" | {float(run['gradients']):.1e} | {run['farthest']} | {float(run['losses']):.1e} | {run['state_hash']} |")
-        layout = tuple(run[axis] for axis in ("model", "packing", "adapters", "data", "tensor", "context", "pipeline"))
+        layout = tuple(run[axis] for axis in ("model", "packing", "adapters", "frozen_as", "data", "tensor", "context", "pipeline"))
         hashes.setdefault(layout, []).append(run["state_hash"])
     several = [found for found in hashes.values() if len(found) > 1]
     differing = [layout for layout, found in hashes.items() if len(set(found)) > 1]
