@@ -2,16 +2,33 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/float8_codes.h"
+#include "base/storage_type.h"
+#include "optim/block_packing.h"
 
 namespace strata {
 namespace {
 
 float inverse_of(const PackedStretch& stretch, const std::byte* packed) {
   Float8Factors factors;
-  std::memcpy(&factors, packed + stretch.factors_at, sizeof(factors));
+  std::memcpy(&factors, packed + stretch.scales_at, sizeof(factors));
   return factors.inverse;
+}
+
+template <typename Bytes>
+auto* codes_of(const PackedStretch& stretch, Bytes* packed) {
+  using Code = std::conditional_t<std::is_const_v<Bytes>, const std::uint8_t, std::uint8_t>;
+  return reinterpret_cast<Code*>(packed + stretch.at);
+}
+
+const float* scales_of(const PackedStretch& stretch, const std::byte* packed) {
+  return reinterpret_cast<const float*>(packed + stretch.scales_at);
+}
+
+BlockRun run_of(const PackedStretch& stretch) {
+  return {stretch.block_format(), stretch.block, stretch.before, stretch.count};
 }
 
 const PackedStretch* stretch_at(const std::vector<PackedStretch>& part, std::int64_t element) {
@@ -19,33 +36,55 @@ const PackedStretch* stretch_at(const std::vector<PackedStretch>& part, std::int
   return behind == part.begin() ? nullptr : &*std::prev(behind);
 }
 
+/// Elements [first, first + count) of a stretch.
+void read_stretch(const Packing& packing, const PackedStretch& stretch, const std::byte* packed,
+                  std::int64_t first, std::int64_t count, float* values) {
+  if (stretch.has_blocks()) {
+    return decode_blocks(run_of(stretch), packing.precision, codes_of(stretch, packed),
+                         scales_of(stretch, packed), first, count, values);
+  }
+  if (stretch.as == PackedAs::float8) {
+    const std::uint8_t* codes = codes_of(stretch, packed) + first;
+    const float inverse = inverse_of(stretch, packed);
+    std::transform(codes, codes + count, values,
+                   [&](std::uint8_t code) { return static_cast<float>(decoded_float8(code, inverse)); });
+    return;
+  }
+  with_storage_type(packing.precision, [&]<typename T>(T) {
+    const T* elements = reinterpret_cast<const T*>(packed + stretch.at) + first;
+    std::transform(elements, elements + count, values, [](T value) { return static_cast<float>(value); });
+  });
+}
+
 }  // namespace
 
-void pack(const Packing& packing, std::size_t part, const bfloat16* elements, std::byte* packed) {
+void pack(const Packing& packing, std::size_t part, const void* elements, std::byte* packed) {
+  const Bytes size = size_of(packing.precision);
   for (const PackedStretch& stretch : packing.parts[part]) {
-    const bfloat16* from = elements + stretch.first;
-    if (!stretch.has_codes()) {
-      std::memcpy(packed + stretch.at, from, static_cast<std::size_t>(stretch.count) * sizeof(*from));
-      continue;
-    }
+    const std::byte* from = static_cast<const std::byte*>(elements) + stretch.first * size;
     const auto count = static_cast<std::size_t>(stretch.count);
-    auto* codes = reinterpret_cast<std::uint8_t*>(packed + stretch.at);
-    const Float8Factors factors = encode_float8({from, count}, {codes, count});
-    std::memcpy(packed + stretch.factors_at, &factors, sizeof(factors));
+    if (!stretch.has_codes()) {
+      std::memcpy(packed + stretch.at, from, count * static_cast<std::size_t>(size));
+    } else if (stretch.has_blocks()) {
+      encode_blocks(run_of(stretch), packing.precision, from, scales_of(stretch, packed),
+                    codes_of(stretch, packed));
+    } else {
+      const Float8Factors factors =
+          encode_float8({reinterpret_cast<const bfloat16*>(from), count}, {codes_of(stretch, packed), count});
+      std::memcpy(packed + stretch.scales_at, &factors, sizeof(factors));
+    }
   }
 }
 
-void unpack(const Packing& packing, std::size_t part, const std::byte* packed, bfloat16* elements) {
-  for (const PackedStretch& stretch : packing.parts[part]) {
-    bfloat16* to = elements + stretch.first;
-    if (!stretch.has_codes()) {
-      std::memcpy(to, packed + stretch.at, static_cast<std::size_t>(stretch.count) * sizeof(*to));
-      continue;
+void unpack(const Packing& packing, std::size_t part, const std::byte* packed, void* elements) {
+  with_storage_type(packing.precision, [&]<typename T>(T) {
+    for (const PackedStretch& stretch : packing.parts[part]) {
+      std::vector<float> values(static_cast<std::size_t>(stretch.count));
+      read_stretch(packing, stretch, packed, 0, stretch.count, values.data());
+      std::ranges::transform(values, static_cast<T*>(elements) + stretch.first,
+                             [](float value) { return T(value); });
     }
-    const auto count = static_cast<std::size_t>(stretch.count);
-    const auto* codes = reinterpret_cast<const std::uint8_t*>(packed + stretch.at);
-    decode_float8({codes, count}, inverse_of(stretch, packed), {to, count});
-  }
+  });
 }
 
 void read_packed(const Packing& packing, std::size_t part, const std::byte* packed, std::int64_t first,
@@ -58,14 +97,9 @@ void read_packed(const Packing& packing, std::size_t part, const std::byte* pack
   for (; stretch != stretches.data() + stretches.size() && stretch->first < end; ++stretch) {
     const std::int64_t from = std::max(first, stretch->first);
     const std::int64_t to = std::min(end, stretch->first + stretch->count);
-    const auto* codes = reinterpret_cast<const std::uint8_t*>(packed + stretch->at);
-    const auto* exact = reinterpret_cast<const bfloat16*>(packed + stretch->at);
-    const float inverse = stretch->has_codes() ? inverse_of(*stretch, packed) : 1;
-    for (std::int64_t element = from; element < to; ++element) {
-      const std::int64_t i = element - stretch->first;
-      values[static_cast<std::size_t>(element - first)] =
-          static_cast<float>(stretch->has_codes() ? decoded_float8(codes[i], inverse) : exact[i]);
-    }
+    if (from < to)
+      read_stretch(packing, *stretch, packed, from - stretch->first, to - from,
+                   &values[static_cast<std::size_t>(from - first)]);
   }
 }
 

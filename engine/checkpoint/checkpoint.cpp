@@ -70,8 +70,11 @@ void read_state(StoredState& stored, const Model& model, const StateAccess& stat
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKind kind : kinds_of(model)) {
       if (model.units[unit].elements_of(flat_of(kind)) == 0) continue;
-      state.write(unit, kind,
-                  [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); });
+      state.write(
+          unit, kind, [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); },
+          [&](const TensorSpec& tensor, std::int64_t first, std::span<float> values) {
+            stored.read_tensor(kind, tensor, first, values);
+          });
     }
   }
 }
@@ -347,7 +350,8 @@ std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
       verify_files(entry.folder, *entry.manifest, file_system_, ranks_);
       on_every_rank(ranks_, [&] {
         if (base_) refuse_other_base(entry.folder, *entry.manifest, *base_);
-        stored.emplace(entry.folder, *entry.manifest, model, file_system_, base_ ? base_->read : ReadBase());
+        stored.emplace(entry.folder, *entry.manifest, model, file_system_,
+                       base_ ? base_->read : ReadTensor());
       });
     } catch (const DamageError& error) {
       warnings.push_back(fmt::format("skipped a damaged checkpoint: {}", error.what()));

@@ -9,10 +9,23 @@
 
 #include "base/hash.h"
 #include "base/task_arena.h"
+#include "engine/checkpoint/rounded_blocks.h"
 #include "engine/model/initialize.h"
 #include "engine/model/weight_norms.h"
 
 namespace strata {
+namespace {
+
+/// body(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
+template <typename Body>
+void for_pieces(std::span<float> values, const Body& body) {
+  constexpr std::int64_t kPiece = 256 * 1024;
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    body(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  });
+}
+
+}  // namespace
 
 InitialWeights::InitialWeights(const RunConfig& config, const Model& model) : config_(config), model_(model) {
   if (!config.model.path.empty()) folder_.emplace(config.model.path, model);
@@ -20,10 +33,8 @@ InitialWeights::InitialWeights(const RunConfig& config, const Model& model) : co
 }
 
 void InitialWeights::read(const Unit& unit, FlatRange range, std::span<float> out) const {
-  constexpr std::int64_t kPiece = 256 * 1024;
-  for_ranges(std::ssize(out), kPiece, [&](std::int64_t first, std::int64_t last, int) {
-    read_piece(unit, {range.first + first, last - first, range.flat},
-               out.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  for_pieces(out, [&](std::int64_t first, std::span<float> piece) {
+    read_piece(unit, {range.first + first, std::ssize(piece), range.flat}, piece);
   });
 }
 
@@ -36,16 +47,20 @@ void InitialWeights::read_piece(const Unit& unit, FlatRange range, std::span<flo
     const std::span<float> part =
         out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
     if (has_norms(tensor) && !adapters_) {
-      fill_norms(
-          unit, tensor,
-          [this](const TensorSpec& weight, std::int64_t first, std::span<float> values) {
-            read_tensor(weight, first, values);
-          },
-          run.first, part);
+      fill_norms(unit, tensor, weights_beside_adapters(), run.first, part);
     } else {
       read_tensor(tensor, run.first, part);
     }
   }
+}
+
+/// As passes read them.
+ReadTensor InitialWeights::weights_beside_adapters() const {
+  ReadTensor read = [this](const TensorSpec& weight, std::int64_t first, std::span<float> values) {
+    read_tensor(weight, first, values);
+  };
+  const ParameterFormat format = config_.memory.frozen_as;
+  return has_blocks(format) ? read_rounded_blocks(std::move(read), format, config_.precision()) : read;
 }
 
 void InitialWeights::read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const {
@@ -95,9 +110,13 @@ BaseWeights base_weights(const RunConfig& config, const Model& model) {
   return {
       .identity = {.path = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string(),
                    .seed = path.empty() ? config.train.seed : 0,
-                   .samples = weights->hash_of_frozen_samples()},
-      .read = [weights](const Unit& unit, FlatRange range, std::span<float> out) {
-        weights->read(unit, range, out);
+                   .samples = weights->hash_of_frozen_samples(),
+                   .frozen_as = has_blocks(config.memory.frozen_as) ? config.memory.frozen_as
+                                                                    : ParameterFormat::precision},
+      .read = [weights](const TensorSpec& tensor, std::int64_t begin, std::span<float> out) {
+        for_pieces(out, [&](std::int64_t first, std::span<float> piece) {
+          weights->read_tensor(tensor, begin + first, piece);
+        });
       }};
 }
 

@@ -26,6 +26,8 @@ class InitialWeights {
   /// A part of a unit's flat parameters, zeros in its padding, by the threads of the arena that the caller
   /// runs in. REQUIRES: out.size() == range.count.
   void read(const Unit& unit, FlatRange range, std::span<float> out) const;
+  /// Elements [first, first + out.size()) of a whole tensor.
+  void read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const;
 
   /// It covers some weights of each unit, which finds folders that hold other weights of the same shapes.
   /// Empty if there is no folder.
@@ -37,10 +39,9 @@ class InitialWeights {
   std::string description() const;
 
  private:
+  ReadTensor weights_beside_adapters() const;
   void read_piece(const Unit& unit, FlatRange range, std::span<float> out) const;
   std::string hash_of_samples(std::initializer_list<Flat> flats) const;
-  /// REQUIRES: the tensor does not begin with norms, or a folder has it.
-  void read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const;
 
   const RunConfig& config_;
   const Model& model_;

@@ -67,10 +67,12 @@ std::string to_text(const Manifest& manifest) {
                        {"rank", manifest.adapter.rank},
                        {"alpha", manifest.adapter.alpha},
                        {"targets", manifest.adapter.targets}};
-  if (manifest.base)
+  if (manifest.base) {
     json["base"] = {{"path", manifest.base->path},
                     {"seed", manifest.base->seed},
                     {"samples_xxh3", manifest.base->samples}};
+    if (has_blocks(manifest.base->frozen_as)) json["base"]["frozen_as"] = word_of(manifest.base->frozen_as);
+  }
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
@@ -111,6 +113,20 @@ RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path&
   return adapter;
 }
 
+std::optional<Manifest::Base> base_in(const nlohmann::json& json, const fs::path& path) {
+  const auto found = json.find("base");
+  if (found == json.end()) return std::nullopt;
+  Manifest::Base base = {
+      .path = found->at("path"), .seed = found->at("seed"), .samples = found->at("samples_xxh3")};
+  const std::string format = found->value("frozen_as", std::string(word_of(base.frozen_as)));
+  const auto& words = Words<ParameterFormat>::list;
+  const auto word = std::ranges::find(words, format);
+  if (word == words.end())
+    refuse(path, fmt::format("the manifest is malformed (frozen_as is \"{}\")", format));
+  base.frozen_as = static_cast<ParameterFormat>(word - words.begin());
+  return base;
+}
+
 /// Checkpoints from before there was a choice do not say it; bf16 was the default.
 Precision precision_in(const nlohmann::json& json, const fs::path& path) {
   const std::string name = json.value("precision", std::string(name_of(DType::bf16)));
@@ -131,8 +147,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.architecture = parse_architecture(json.at("architecture"), path.string());
   manifest.freeze = json.value("freeze", manifest.freeze);
   manifest.adapter = adapter_in(json, path);
-  if (const auto base = json.find("base"); base != json.end())
-    manifest.base = {.path = base->at("path"), .seed = base->at("seed"), .samples = base->at("samples_xxh3")};
+  manifest.base = base_in(json, path);
   manifest.rule = rule_in(json, path);
   manifest.progress = {
       .step = json.at("step"),

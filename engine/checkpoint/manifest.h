@@ -54,6 +54,7 @@ struct Manifest {
     std::string path;        ///< model.path, from the root on; empty: they are random
     std::uint64_t seed = 0;  ///< of random ones
     std::string samples;     ///< a hash of some of each unit's
+    ParameterFormat frozen_as = ParameterFormat::precision;  ///< int8 or nf4 if they were kept so
     friend bool operator==(const Base&, const Base&) = default;
   };
 

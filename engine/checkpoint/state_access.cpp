@@ -136,7 +136,9 @@ StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, St
   const auto all_of = [flat](std::size_t unit, StateKind kind) {
     return FlatRange{0, std::ssize(flat(unit, kind)), flat_of(kind)};
   };
-  const auto write = [flat](std::size_t unit, StateKind kind, const auto& fill) { fill(flat(unit, kind)); };
+  const auto write = [flat](std::size_t unit, StateKind kind, const auto& fill, const ReadTensor&) {
+    fill(flat(unit, kind));
+  };
   return {.saved = [all_of](std::size_t unit, Flat of) { return all_of(unit, weights_in(of)); },
           .read = std::move(flat),
           .loaded = all_of,

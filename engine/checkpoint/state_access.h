@@ -62,7 +62,10 @@ struct StateAccess {
   /// parameter whole.
   std::function<FlatRange(std::size_t unit, StateKind kind)> loaded;
   /// `fill` gets the buffer of loaded(unit, kind) to write all of; it is not called if that is empty.
-  std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill)>
+  /// `read_tensor` reads what `fill` writes where a rank needs more of a tensor than it holds: packed blocks
+  /// of which it has a part have the scale of all.
+  std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
+                     const ReadTensor& read_tensor)>
       write;
 };
 

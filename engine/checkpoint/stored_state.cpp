@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "engine/checkpoint/rounded_blocks.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -126,12 +127,15 @@ std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range) {
 }
 
 StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const Model& model,
-                         FileSystem& file_system, ReadBase base)
+                         FileSystem& file_system, ReadTensor base)
     : file_system_(&file_system),
       folder_(folder),
       model_(model),
       names_base_(manifest.base.has_value()),
       base_(std::move(base)) {
+  if (names_base_ && has_blocks(manifest.base->frozen_as))
+    base_ =
+        read_rounded_blocks(std::move(base_), manifest.base->frozen_as, manifest.progress.precision.storage);
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
   const std::vector<StateKind> all_kinds = names_base_ ? saved_kinds_of(model) : kinds_of(model);
@@ -195,18 +199,25 @@ const FileReader& StoredState::open(std::size_t file) {
 
 void StoredState::read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat) {
   assert(std::ssize(flat) == range.count);
-  if (kind == StateKind::frozen && names_base_) return base_(model_.units[unit], range, flat);
   std::ranges::fill(flat, 0.0F);
   for (const TensorRun& run : runs_in(model_.units[unit], range)) {
-    const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(run.tensor->hf_name);
-    auto part = std::ranges::upper_bound(parts, run.first, {}, &Part::last);
-    for (std::int64_t first = run.first; first < run.last; first = part->last, ++part) {
-      const std::int64_t count = std::min(part->last, run.last) - first;
-      open(part->file)
-          .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
-                std::as_writable_bytes(flat.subspan(static_cast<std::size_t>(run.at + first - run.first),
-                                                    static_cast<std::size_t>(count))));
-    }
+    read_tensor(kind, *run.tensor, run.first,
+                flat.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
+  }
+}
+
+void StoredState::read_tensor(StateKind kind, const TensorSpec& tensor, std::int64_t first,
+                              std::span<float> values) {
+  if (kind == StateKind::frozen && names_base_) return base_(tensor, first, values);
+  const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(tensor.hf_name);
+  auto part = std::ranges::upper_bound(parts, first, {}, &Part::last);
+  for (const std::int64_t begin = first, last = first + std::ssize(values); first < last;
+       first = part->last, ++part) {
+    const std::int64_t count = std::min(part->last, last) - first;
+    open(part->file)
+        .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
+              std::as_writable_bytes(
+                  values.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(count))));
   }
 }
 

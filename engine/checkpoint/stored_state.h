@@ -30,13 +30,10 @@ std::string file_name(StateKind kind, int rank, int ranks);
 /// another rank saves is left out.
 std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range);
 
-/// Fills `out` with a range of what is frozen of a unit.
-using ReadBase = std::function<void(const Unit& unit, FlatRange range, std::span<float> out)>;
-
 /// The weights that adapters stand beside, for checkpoints that only name them.
 struct BaseWeights {
   Manifest::Base identity;
-  ReadBase read;
+  ReadTensor read;
 };
 
 class StoredState {
@@ -45,11 +42,13 @@ class StoredState {
   /// hold every element of the model's state just once. `base` reads what the manifest only names. `model`
   /// must outlive this.
   StoredState(const std::filesystem::path& folder, const Manifest& manifest, const Model& model,
-              FileSystem& file_system = FileSystem::real(), ReadBase base = {});
+              FileSystem& file_system = FileSystem::real(), ReadTensor base = {});
 
   /// A range of a unit's state, zeros in its padding. REQUIRES: flat.size() == range.count; a base, if it is
   /// asked for what is frozen and the manifest only names that.
   void read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat);
+  /// Elements [first, first + values.size()) of one of the model's whole tensors.
+  void read_tensor(StateKind kind, const TensorSpec& tensor, std::int64_t first, std::span<float> values);
 
  private:
   /// Elements [first, last) of a tensor, which stand in a file from byte `offset` on.
@@ -69,7 +68,7 @@ class StoredState {
   std::filesystem::path folder_;
   const Model& model_;
   bool names_base_;
-  ReadBase base_;
+  ReadTensor base_;
   std::vector<std::filesystem::path> files_;
   std::array<Parts, kStateKinds.size()> parts_;
   std::optional<FileReader> open_;  ///< the file that was read last: neighbours tend to lie in one

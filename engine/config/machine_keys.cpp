@@ -160,11 +160,13 @@ std::string check_packed(const RunConfig& config) {
 }
 
 std::string check_frozen_as(const RunConfig& config) {
-  return config.memory.frozen_as == ParameterFormat::precision ? "" : check_packed(config);
+  return config.memory.frozen_as == ParameterFormat::fp8 ? check_packed(config) : "";
 }
 
 std::string check_trained_as(const RunConfig& config) {
   if (config.memory.trained_as == ParameterFormat::precision) return "";
+  if (has_blocks(config.memory.trained_as))
+    return "int8 and nf4 are for what is frozen, memory.frozen_as; use precision or fp8";
   return is_asynchronous(config.parallel.schedule)
              ? "fp8 goes with no parallel.schedule that keeps versions of its weights; use precision, or 1f1b"
              : check_packed(config);
@@ -231,12 +233,19 @@ void add_memory(std::vector<Key>& keys) {
                               "products round them so anyway. "
                               "So results are those of precision where each rank has whole matrices, and "
                               "near them elsewhere. What is "
-                              "updated on the device of a single rank stays as it is."),
+                              "updated on the device of a single rank stays as it is. int8 and nf4 are for "
+                              "frozen_as."),
           {"train.precision", "parallel.schedule"}, check_trained_as);
   require(section.add<Format>("frozen_as", &S::frozen_as, "",
-                              "Likewise what train.freeze names, which is so on the device, too. Losses are "
-                              "those of precision; a "
-                              "checkpoint and an export have the rounded numbers."),
+                              "How parameters that are frozen, by train.freeze or beside adapters, are kept "
+                              "and travel, on the device, too; "
+                              "checkpoints and exports have the rounded numbers. precision: as passes read "
+                              "them. fp8: as in trained_as, and "
+                              "losses are those of precision. int8, nf4: the same matrices in bitsandbytes' "
+                              "formats, with any train.precision: int8 "
+                              "with a scale for each row, 4-bit NormalFloat with one for each 64 elements; "
+                              "passes read the numbers that codes stand "
+                              "for. Beside adapters that is QLoRA."),
           {"train.precision"}, check_frozen_as);
   require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
                                "Where master parameters and the optimizer's moments live, and are updated."),

@@ -52,7 +52,11 @@ enum class Decay : std::uint8_t { matrices, all };
 enum class MasterFormat : std::uint8_t { fp32, split };
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
 /// How parameters are kept and travel: as passes read them, or packed.
-enum class ParameterFormat : std::uint8_t { precision, fp8 };
+enum class ParameterFormat : std::uint8_t { precision, fp8, int8, nf4 };
+/// Whether blocks of neighbours have a scale each (base/block_codes.h), which is for what is frozen.
+constexpr bool has_blocks(ParameterFormat format) {
+  return format == ParameterFormat::int8 || format == ParameterFormat::nf4;
+}
 /// What is trained beside frozen layers. rslora scales by alpha / sqrt(rank) (Kalajdzievski 2023); dora has
 /// magnitudes of rows, too (Liu et al. 2024).
 enum class AdapterType : std::uint8_t { none, lora, rslora, dora };

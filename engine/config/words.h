@@ -78,7 +78,7 @@ struct Words<MomentFormat> {
 };
 template <>
 struct Words<ParameterFormat> {
-  static constexpr std::array<std::string_view, 2> list = {"precision", "fp8"};
+  static constexpr std::array<std::string_view, 4> list = {"precision", "fp8", "int8", "nf4"};
 };
 template <>
 struct Words<AdapterType> {

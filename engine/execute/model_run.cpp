@@ -353,7 +353,11 @@ void ModelRun::initialise_weights() {
       for (const StateKind kind : {StateKind::master, StateKind::frozen}) {
         if (unit.elements_of(flat_of(kind)) == 0) continue;
         const FlatRange range = state_->loaded(u, kind);
-        state_->write(u, kind, [&](std::span<float> weights) { initial->read(unit, range, weights); });
+        state_->write(
+            u, kind, [&](std::span<float> weights) { initial->read(unit, range, weights); },
+            [&](const TensorSpec& tensor, std::int64_t first, std::span<float> values) {
+              initial->read_tensor(tensor, first, values);
+            });
       }
     }
     state_->clear_moments();

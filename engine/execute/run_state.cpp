@@ -10,6 +10,7 @@
 
 #include "base/storage_type.h"
 #include "base/task_arena.h"
+#include "engine/execute/block_scales.h"
 #include "engine/model/compute.h"
 #include "optim/split_master.h"
 #include "optim/stored_values.h"
@@ -251,13 +252,13 @@ std::size_t RunState::packed_part(const Packing& packing) const {
   return packing.parts.size() <= 1 ? 0 : static_cast<std::size_t>(mesh().shard_rank(rank_));
 }
 
-template <typename Convert>
+template <typename Stored, typename Convert>
 void RunState::store_packed(const StatePlace& place, Flat flat, std::span<const float> values,
-                            const Convert& convert) {
+                            const Convert& convert, const ReadTensor& read_tensor) {
   const Packing packing = packing_of(static_cast<std::size_t>(place.unit), flat);
-  const Bytes part_bytes = packing.part_elements * size_of(DType::bf16);
+  const Bytes part_bytes = packing.part_elements * Bytes{sizeof(Stored)};
   if (stored_parameter_.size() < part_bytes) stored_parameter_ = Arena(part_bytes);
-  const std::span elements(reinterpret_cast<bfloat16*>(stored_parameter_.data()),
+  const std::span elements(reinterpret_cast<Stored*>(stored_parameter_.data()),
                            static_cast<std::size_t>(packing.part_elements));
   std::byte* data = address(place.buffer);
   const std::span<std::byte> bytes =
@@ -271,23 +272,28 @@ void RunState::store_packed(const StatePlace& place, Flat flat, std::span<const 
     for_ranges(std::ssize(mine), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
       std::transform(mine.data() + begin, mine.data() + end, elements.data() + begin, convert);
     });
-    std::fill(elements.begin() + std::ssize(mine), elements.end(), bfloat16(0.0F));
+    std::fill(elements.begin() + std::ssize(mine), elements.end(), Stored(0.0F));
+    const BlockScales scales{model_.units[static_cast<std::size_t>(place.unit)], flat,
+                             plan_.strategy.packed.format_of(flat), read_tensor};
+    scales.write(packing, part, elements.data(), packed);
     pack(packing, part, elements.data(), packed);
     values = values.subspan(mine.size());
   }
   if (data == nullptr) write(place.buffer, bytes);
 }
 
-void RunState::store(const StatePlace& place, std::span<const float> values) {
-  if (place.type == ElementType::packed)
-    return store_packed(place, place.part == StatePart::frozen ? Flat::frozen : Flat::trained, values,
-                        [](float value) { return bfloat16(value); });
-  with_storage_type(dtype_of(place.type), [&]<typename T>(T) {
-    store<T>(place.buffer, values, [](float value) { return T(value); });
+void RunState::store(const StatePlace& place, std::span<const float> values, const ReadTensor& read_tensor) {
+  const bool is_packed = place.type == ElementType::packed;
+  with_storage_type(is_packed ? plan_.strategy.precision : dtype_of(place.type), [&]<typename T>(T) {
+    const auto rounded = [](float value) { return T(value); };
+    if (!is_packed) return store<T>(place.buffer, values, rounded);
+    store_packed<T>(place, place.part == StatePart::frozen ? Flat::frozen : Flat::trained, values, rounded,
+                    read_tensor);
   });
 }
 
-void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
+void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
+                     const ReadTensor& read_tensor) {
   const std::vector<StatePlace>& places = places_[unit].of(kind);
   const FlatRange range = loaded(unit, kind), mine = held(unit, flat_of(kind));
   const auto is_of_master = kind == StateKind::master;
@@ -316,7 +322,7 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
     } else if (is_of_master) {
       store<Remainder>(piece.buffer, part, [](float value) { return split_master(value).remainder; });
     } else {
-      store(piece, part);
+      store(piece, part, read_tensor);
     }
   }
   if (is_of_master) write_copies(unit, values, shard);
@@ -328,7 +334,7 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
     const std::span<const float> values = copy.is_whole ? whole : shard;
     const auto high_half = [](float value) { return split_master(value).parameter; };
     if (is_split && copy.type == ElementType::packed) {
-      store_packed(copy, Flat::trained, values, high_half);
+      store_packed<bfloat16>(copy, Flat::trained, values, high_half);
     } else if (is_split) {
       store<bfloat16>(copy.buffer, values, high_half);
     } else {
@@ -355,7 +361,8 @@ StateAccess RunState::access() {
   return {.saved = [this](std::size_t unit, Flat flat) { return saved(unit, flat); },
           .read = [this](std::size_t unit, StateKind kind) { return read(unit, kind); },
           .loaded = [this](std::size_t unit, StateKind kind) { return loaded(unit, kind); },
-          .write = [this](std::size_t unit, StateKind kind, const auto& fill) { write(unit, kind, fill); }};
+          .write = [this](std::size_t unit, StateKind kind, const auto& fill,
+                          const ReadTensor& read_tensor) { write(unit, kind, fill, read_tensor); }};
 }
 
 LossScale RunState::loss_scale() {

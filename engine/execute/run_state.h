@@ -38,10 +38,11 @@ class RunState {
   /// The values of saved(unit, flat_of(kind)), wherever they live and however they are stored; valid until
   /// the next call.
   std::span<const float> read(std::size_t unit, StateKind kind);
-  /// `fill` gets the buffer of loaded(unit, kind) to write all of; it is not called if this rank wants none.
+  /// As StateAccess::write: `fill` is not called if this rank wants nothing.
   /// A master brings its parameter in the compute dtype with it; moments that are stored in bf16 are rounded
   /// to nearest, which leaves what such a run has saved as it was.
-  void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill);
+  void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
+             const ReadTensor& read_tensor = {});
   StateAccess access();
   /// Writes zeros to the moments of every unit, wherever they live: no tier's memory holds anything certain
   /// before.
@@ -95,12 +96,12 @@ class RunState {
   /// How one of a unit's flat parameters is packed, and the part of it that this rank has.
   Packing packing_of(std::size_t unit, Flat flat) const;
   std::size_t packed_part(const Packing& packing) const;
-  /// Packs what `convert` makes of the values.
-  template <typename Convert>
-  void store_packed(const StatePlace& place, Flat flat, std::span<const float> values,
-                    const Convert& convert);
-  /// Rounded to the place's type.
-  void store(const StatePlace& place, std::span<const float> values);
+  /// Packs what `convert` makes of the values, which are those of tensors that `read_tensor` reads.
+  template <typename Stored, typename Convert>
+  void store_packed(const StatePlace& place, Flat flat, std::span<const float> values, const Convert& convert,
+                    const ReadTensor& read_tensor = {});
+  /// Rounded to the place's type, or to the run's precision and packed.
+  void store(const StatePlace& place, std::span<const float> values, const ReadTensor& read_tensor = {});
   /// `whole` is what is_whole copies get.
   void write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard);
 

@@ -11,8 +11,26 @@
 namespace strata {
 namespace {
 
-Matrix row_of(bfloat16* elements, std::int64_t count) {
-  return {elements, DType::bf16, 1, count};
+/// Calls on the device what makes `out`, a row, of a stretch that is packed at `from`, with its scales.
+void run_unpack(Kernels& kernels, const PackedStretch& stretch, std::byte* from, std::byte* scales,
+                const Matrix& out) {
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(from);
+  if (stretch.has_blocks()) {
+    const BlockFormat format = stretch.block_format();
+    return kernels.run(DecodeBlocks{
+        .format = format,
+        .codes = {codes, static_cast<std::size_t>(code_bytes(format, stretch.count))},
+        .scales = {reinterpret_cast<const float*>(scales), static_cast<std::size_t>(stretch.blocks())},
+        .block = stretch.block,
+        .first = stretch.before,
+        .out = out});
+  }
+  if (stretch.has_codes()) {
+    return kernels.run(DecodeFloat8{.codes = {codes, static_cast<std::size_t>(stretch.count)},
+                                    .scale = reinterpret_cast<const Float8Factors*>(scales),
+                                    .out = out});
+  }
+  kernels.run(Cast{{from, out.dtype, 1, stretch.count}, out});
 }
 
 }  // namespace
@@ -82,13 +100,16 @@ void Operations::pack(const Instruction& instruction) {
     meter().touch(to, destination.bytes());
     return workers_.execute([&] { strata::pack(packing, part, from, to); });
   }
+  const auto row_of = [](bfloat16* elements, std::int64_t count) {
+    return Matrix{elements, DType::bf16, 1, count};
+  };
   for (const PackedStretch& stretch : packing.parts[part]) {
     const Matrix elements = row_of(from + stretch.first, stretch.count);
     if (stretch.has_codes()) {
       kernels_.run(EncodeFloat8{.x = elements,
                                 .codes = {reinterpret_cast<std::uint8_t*>(to + stretch.at),
                                           static_cast<std::size_t>(stretch.count)},
-                                .scale = reinterpret_cast<Float8Factors*>(to + stretch.factors_at)});
+                                .scale = reinterpret_cast<Float8Factors*>(to + stretch.scales_at)});
     } else {
       kernels_.run(Cast{elements, row_of(reinterpret_cast<bfloat16*>(to + stretch.at), stretch.count)});
     }
@@ -101,22 +122,15 @@ void Operations::unpack(const Instruction& instruction) {
   const Packing& packing =
       share(instruction).packing(whole.role == Role::frozen ? Flat::frozen : Flat::trained);
   std::byte* packed = address(instruction.reads[0].buffer);
-  auto* elements = reinterpret_cast<bfloat16*>(address(whole.buffer));
+  std::byte* elements = address(whole.buffer);
+  const Bytes size = size_of(packing.precision);
   for (const std::vector<PackedStretch>& part : packing.parts) {
     for (const PackedStretch& stretch : part) {
-      const Matrix out = row_of(elements + stretch.first, stretch.count);
-      std::byte* from = packed + stretch.at;
-      if (stretch.has_codes()) {
-        kernels_.run(DecodeFloat8{
-            .codes = {reinterpret_cast<const std::uint8_t*>(from), static_cast<std::size_t>(stretch.count)},
-            .scale = reinterpret_cast<const Float8Factors*>(packed + stretch.factors_at),
-            .out = out});
-      } else {
-        kernels_.run(Cast{row_of(reinterpret_cast<bfloat16*>(from), stretch.count), out});
-      }
+      run_unpack(kernels_, stretch, packed + stretch.at, packed + stretch.scales_at,
+                 {elements + stretch.first * size, packing.precision, 1, stretch.count});
     }
     packed += packing.part_bytes;
-    elements += packing.part_elements;
+    elements += packing.part_elements * size;
   }
 }
 

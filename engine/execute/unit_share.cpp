@@ -38,7 +38,7 @@ std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, s
                       .counted = counted_in(pieces),
                       .parts = {}});
     UnitShare& share = shares.back();
-    if (strategy.packed.trained || strategy.packed.frozen) {
+    if (strategy.packed.has(Flat::trained) || strategy.packed.has(Flat::frozen)) {
       share.trained = packing_of(model, strategy, u, Flat::trained);
       share.frozen = packing_of(model, strategy, u, Flat::frozen);
       share.shard = static_cast<std::size_t>(mesh.shard_rank(rank));

@@ -31,7 +31,7 @@ ModelSource open_folder(const fs::path& folder, DeviceKind device, Rounding roun
 }
 
 /// The weights that a checkpoint's adapters stand beside. The file system still has them, or nobody does.
-ReadBase open_base(const fs::path& folder, const Manifest& manifest, const Model& model) {
+ReadTensor open_base(const fs::path& folder, const Manifest& manifest, const Model& model) {
   auto config = std::make_shared<RunConfig>();
   config->model.path = manifest.base->path;
   config->train.seed = manifest.base->seed;
@@ -46,8 +46,8 @@ ReadBase open_base(const fs::path& folder, const Manifest& manifest, const Model
     throw ConfigError(fmt::format("{} has other weights than those that checkpoint {} has adapters of",
                                   config->model.path, folder.string()));
   }
-  return [config, read = base.read](const Unit& unit, FlatRange range, std::span<float> out) {
-    read(unit, range, out);
+  return [config, read = base.read](const TensorSpec& tensor, std::int64_t first, std::span<float> out) {
+    read(tensor, first, out);
   };
 }
 
@@ -60,9 +60,9 @@ ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding 
                      .folder = folder,
                      .is_checkpoint = true,
                      .name = fmt::format("{} (step {})", folder.string(), manifest.progress.step)};
-  auto state =
-      std::make_shared<StoredState>(folder, manifest, *source.model, FileSystem::real(),
-                                    manifest.base ? open_base(folder, manifest, *source.model) : ReadBase());
+  auto state = std::make_shared<StoredState>(
+      folder, manifest, *source.model, FileSystem::real(),
+      manifest.base ? open_base(folder, manifest, *source.model) : ReadTensor());
   source.read = [state](std::size_t unit, FlatRange range, std::span<float> out) {
     state->read(unit, weights_in(range.flat), range, out);
   };

@@ -39,6 +39,7 @@ struct TensorSpec {
   std::int64_t elements = 0;
   Init init = Init::normal;
   bool is_adapter = false;  ///< it stands beside the model's own tensors (adapters.h)
+  bool is_linear = false;   ///< the weight of a linear layer of a block, but no expert's and no router's
   std::size_t policy = 0;   ///< number of what it is updated by, if it is trained
   /// A row that starts as zeros, or -1.
   std::int64_t zero_row = -1;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/model/model.h"
@@ -51,5 +53,9 @@ struct TensorRun {
 
 /// In the order of the range's elements; neighbours are joined.
 std::vector<TensorRun> runs_in(const Unit& unit, FlatRange range);
+
+/// Reads elements [first, first + out.size()) of one of the model's whole tensors, row-major, whichever of
+/// them a rank has.
+using ReadTensor = std::function<void(const TensorSpec& tensor, std::int64_t first, std::span<float> out)>;
 
 }  // namespace strata

@@ -54,6 +54,11 @@ std::vector<bool> find_adapted(const Unit& unit) {
   return adapted;
 }
 
+void mark_linear_weights(UnitBuilder::Built& built) {
+  const std::vector<bool> is_linear = find_linear_weights(built);
+  for (std::size_t i = 0; i < is_linear.size(); ++i) built.unit.tensors[i].is_linear = is_linear[i];
+}
+
 }  // namespace
 
 Bytes max_chunk_bytes(DeviceKind kind) {
@@ -85,6 +90,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
     UnitBuilder::Built built = builder.finish();
     if (rounding != Rounding::none && number >= 0)
       built.graph = round_products(std::move(built.graph), rounding);
+    if (number >= 0) mark_linear_weights(built);
     if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
     if (within_documents) built.graph = keep_within_documents(std::move(built.graph));
     built.graph = give_row_keys(std::move(built.graph), row_keys_array(within_documents));

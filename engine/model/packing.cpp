@@ -1,6 +1,7 @@
 #include "engine/model/packing.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "engine/device/kernel_call.h"
@@ -47,19 +48,62 @@ std::vector<Stretch> rounded_matrices(const UnitGraph& graph, Region region) {
 /// The stretches of a flat parameter, whole matrices and what lies between them.
 struct Cut {
   Stretch elements;
-  bool has_codes = false;
+  PackedAs as = PackedAs::exact;
+  std::int64_t block = 0;
+
+  Bytes bytes_of(std::int64_t count, DType precision) const {
+    if (as == PackedAs::exact) return count * size_of(precision);
+    return code_bytes(as == PackedAs::nf4 ? BlockFormat::nf4 : BlockFormat::int8, count);
+  }
 };
 
-std::vector<Cut> cut(const std::vector<Stretch>& matrices, std::int64_t elements) {
+/// Elements that a block of a rank's part of a tensor has: as many as divide the whole's, so that each lies
+/// in one of those, as one stretch.
+std::int64_t block_of_part(const TensorSpec& tensor, std::int64_t block) {
+  if (!tensor.is_split()) return block;
+  const std::int64_t row = tensor.hf_shape.back();
+  const bool has_whole_rows = tensor.columns.size() == 1 && tensor.columns.front() == Stretch{0, row};
+  const auto divide = [&](const std::vector<Stretch>& stretches, std::int64_t elements) {
+    for (const Stretch& stretch : stretches)
+      block = std::gcd(std::gcd(block, stretch.first * elements), stretch.count * elements);
+  };
+  if (has_whole_rows) {
+    divide(tensor.rows, row);
+  } else {
+    block = std::gcd(block, row);
+    divide(tensor.columns, 1);
+  }
+  return block;
+}
+
+/// Those that become codes, in their order.
+std::vector<Cut> packed_matrices(const Model& model, const Unit& unit, Flat flat, ParameterFormat format) {
+  std::vector<Cut> matrices;
+  if (has_blocks(format)) {
+    const PackedAs as = format == ParameterFormat::int8 ? PackedAs::int8 : PackedAs::nf4;
+    for (const TensorSpec& tensor : unit.tensors) {
+      if (tensor.flat != flat || !tensor.is_linear) continue;
+      matrices.push_back(
+          {{tensor.offset, tensor.elements}, as, block_of_part(tensor, whole_block(tensor, format))});
+    }
+  } else {
+    const Region region = flat == Flat::trained ? Region::parameter : Region::frozen;
+    for (const Stretch& matrix : rounded_matrices(model.passes[unit.kind].forward, region))
+      matrices.push_back({matrix, PackedAs::float8});
+  }
+  return matrices;
+}
+
+std::vector<Cut> cut(const std::vector<Cut>& matrices, std::int64_t elements) {
   std::vector<Cut> cuts;
   std::int64_t end = 0;
   const auto keep_until = [&](std::int64_t first) {
     if (first > end) cuts.push_back({{end, first - end}});
   };
-  for (const Stretch& matrix : matrices) {
-    keep_until(matrix.first);
-    cuts.push_back({matrix, true});
-    end = matrix.first + matrix.count;
+  for (const Cut& matrix : matrices) {
+    keep_until(matrix.elements.first);
+    cuts.push_back(matrix);
+    end = matrix.elements.first + matrix.elements.count;
   }
   keep_until(elements);
   return cuts;
@@ -67,14 +111,17 @@ std::vector<Cut> cut(const std::vector<Stretch>& matrices, std::int64_t elements
 
 }  // namespace
 
-Packing packing_of(const Model& model, const Unit& unit, Flat flat, std::int64_t part_elements,
-                   std::int64_t parts) {
-  const std::int64_t elements = unit.elements_of(flat);
-  const Region region = flat == Flat::trained ? Region::parameter : Region::frozen;
-  const std::vector<Stretch> matrices = rounded_matrices(model.passes[unit.kind].forward, region);
+std::int64_t whole_block(const TensorSpec& tensor, ParameterFormat format) {
+  return format == ParameterFormat::int8 ? tensor.hf_shape.back() : kNf4Block;
+}
+
+Packing packing_of(const Model& model, const Unit& unit, Flat flat, const PackingFormat& format,
+                   std::int64_t part_elements, std::int64_t parts) {
+  const std::vector<Cut> matrices = packed_matrices(model, unit, flat, format.as);
   if (matrices.empty()) return {};
-  Packing packing{.part_elements = part_elements, .part_bytes = 0, .parts = {}};
-  const std::vector<Cut> cuts = cut(matrices, elements);
+  Packing packing{
+      .part_elements = part_elements, .part_bytes = 0, .precision = format.precision, .parts = {}};
+  const std::vector<Cut> cuts = cut(matrices, unit.elements_of(flat));
   for (std::int64_t part = 0; part < parts; ++part) {
     std::vector<PackedStretch>& stretches = packing.parts.emplace_back();
     const std::int64_t begin = part * part_elements, end = begin + part_elements;
@@ -83,11 +130,18 @@ Packing packing_of(const Model& model, const Unit& unit, Flat flat, std::int64_t
       const std::int64_t first = std::max(begin, each.elements.first);
       const std::int64_t last = std::min(end, each.elements.first + each.elements.count);
       if (first >= last) continue;
-      stretches.push_back({.first = first - begin, .count = last - first, .at = bytes});
-      bytes += align_up((last - first) * (each.has_codes ? 1 : size_of(DType::bf16)), kPackedAlignment);
-      if (!each.has_codes) continue;
-      stretches.back().factors_at = bytes;
-      bytes += kPackedAlignment;
+      PackedStretch& stretch = stretches.emplace_back(
+          PackedStretch{.first = first - begin, .count = last - first, .at = bytes, .as = each.as});
+      bytes += align_up(each.bytes_of(stretch.count, format.precision), kPackedAlignment);
+      if (!stretch.has_codes()) continue;
+      stretch.scales_at = bytes;
+      if (stretch.has_blocks()) {
+        stretch.block = each.block;
+        stretch.before = (first - each.elements.first) % each.block;
+        bytes += align_up(stretch.blocks() * size_of(DType::fp32), kPackedAlignment);
+      } else {
+        bytes += kPackedAlignment;
+      }
     }
     packing.part_bytes = std::max(packing.part_bytes, bytes);
   }

@@ -3,14 +3,32 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
+#include "engine/config/run_config.h"
 #include "engine/model/model.h"
 #include "optim/packing.h"
 
 namespace strata {
 
-/// Packs those matrices of one of a unit's flat parameters of which products round all that they multiply, in
-/// `parts` parts of `part_elements`. Empty if there is none.
-Packing packing_of(const Model& model, const Unit& unit, Flat flat, std::int64_t part_elements,
-                   std::int64_t parts);
+/// What elements become, and what passes read.
+struct PackingFormat {
+  ParameterFormat as = ParameterFormat::fp8;
+  DType precision = DType::bf16;
+};
+
+/// Elements of a block of nf4, as bitsandbytes has them if nothing is asked for.
+constexpr std::int64_t kNf4Block = 64;
+
+/// Elements of the tensor's blocks, which neighbours in all of it make, row-major from its first on.
+/// REQUIRES: has_blocks(format).
+std::int64_t whole_block(const TensorSpec& tensor, ParameterFormat format);
+
+/// Packs some matrices of one of a unit's flat parameters, in `parts` parts of `part_elements`: as fp8 those
+/// of which products round all that they multiply, in blocks the weights of linear layers of blocks. Empty if
+/// there is none. Blocks are those of whole tensors. If a rank has stretches of a tensor's rows or columns
+/// whose borders cut blocks, its packed form has smaller ones, each in one block of the whole, whose scale it
+/// has then.
+Packing packing_of(const Model& model, const Unit& unit, Flat flat, const PackingFormat& format,
+                   std::int64_t part_elements, std::int64_t parts);
 
 }  // namespace strata

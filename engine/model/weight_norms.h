@@ -2,15 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
-#include "engine/graph/unit.h"
+#include "engine/model/flat_range.h"
 
 namespace strata {
-
-/// Reads elements [first, first + out.size()) of one of a unit's tensors, whole and row-major.
-using ReadTensor = std::function<void(const TensorSpec& tensor, std::int64_t first, std::span<float> out)>;
 
 /// Whether a tensor begins with norms of the weight that it stands beside.
 bool has_norms(const TensorSpec& tensor);

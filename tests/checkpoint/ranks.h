@@ -35,11 +35,11 @@ inline StateAccess access_of_rank(State& state, const Model& model, int rank, in
   const auto values = [&state, range](std::size_t unit, StateKind kind) {
     return part_of(state.flat(unit, kind), range(unit, flat_of(kind)));
   };
-  return {
-      .saved = range,
-      .read = values,
-      .loaded = [range](std::size_t unit, StateKind kind) { return range(unit, flat_of(kind)); },
-      .write = [values](std::size_t unit, StateKind kind, const auto& fill) { fill(values(unit, kind)); }};
+  return {.saved = range,
+          .read = values,
+          .loaded = [range](std::size_t unit, StateKind kind) { return range(unit, flat_of(kind)); },
+          .write = [values](std::size_t unit, StateKind kind, const auto& fill,
+                            const ReadTensor&) { fill(values(unit, kind)); }};
 }
 
 /// A rank that wants whatever `wanted` says, in its own copy of a state.
@@ -48,7 +48,7 @@ inline StateAccess access_to_load(State& state,
   return {.saved = {},
           .read = {},
           .loaded = wanted,
-          .write = [&state, wanted](std::size_t unit, StateKind kind, const auto& fill) {
+          .write = [&state, wanted](std::size_t unit, StateKind kind, const auto& fill, const ReadTensor&) {
             fill(part_of(state.flat(unit, kind), wanted(unit, kind)));
           }};
 }

@@ -13,6 +13,7 @@
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
 #include "engine/config/run_models.h"
+#include "engine/config/words.h"
 #include "tests/config/support.h"
 #include "tests/support/source_folder.h"
 
@@ -329,8 +330,24 @@ TEST(Fp8, IsWhatParametersAreKeptAsOnlyWhereProductsRoundThem) {
   EXPECT_THAT(
       refusal(kMinimal + "memory: {trained_as: fp8}\nparallel: {pipeline: 2, schedule: pipedream_2bw}\n"),
       HasSubstr("memory.trained_as: fp8 goes with no parallel.schedule that keeps versions"));
-  EXPECT_THAT(refusal(kMinimal + "memory: {trained_as: int8}\n"),
-              HasSubstr("expected precision or fp8, found 'int8'"));
+  EXPECT_THAT(refusal(kMinimal + "memory: {trained_as: fp4}\n"),
+              HasSubstr("expected precision or fp8 or int8 or nf4, found 'fp4'"));
+}
+
+TEST(Blocks, AreWhatFrozenParametersAreKeptAsInAnyPrecision) {
+  for (const char* precision : {"auto", "fp8", "bf16", "fp16", "fp32"}) {
+    for (const ParameterFormat format : {ParameterFormat::int8, ParameterFormat::nf4}) {
+      const std::string word(word_of(format));
+      const RunConfig config = parse_run_config(
+          kMinimal + "train: {precision: " + precision + "}\nmemory: {frozen_as: " + word + "}\n",
+          "run.yaml");
+      EXPECT_EQ(config.memory.frozen_as, format);
+      EXPECT_EQ(parse_run_config(dump(config), "dump.yaml"), config);
+      EXPECT_THAT(refusal(kMinimal + "memory: {trained_as: " + word + "}\n"),
+                  HasSubstr("memory.trained_as: int8 and nf4 are for what is frozen, memory.frozen_as; use "
+                            "precision or fp8"));
+    }
+  }
 }
 
 TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {

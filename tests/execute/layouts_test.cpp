@@ -50,10 +50,10 @@ std::vector<CoveringLayout> covering_layouts() {
 std::string name_of(const CoveringLayout& layout) {
   return fmt::format(
       "{}_data_{}_tensor_{}_pipeline_{}_context_{}_stage_{}_{}_{}_recompute_{}_packing_{}_"
-      "adapters_{}_dropout_{}",
+      "adapters_{}_dropout_{}_{}",
       layout.at("model"), layout.at("data"), layout.at("tensor"), layout.at("pipeline"), layout.at("context"),
       layout.at("zero_stage"), layout.at("schedule"), layout.at("placement"), layout.at("recompute"),
-      layout.at("packing"), layout.at("adapters"), layout.at("dropout"));
+      layout.at("packing"), layout.at("adapters"), layout.at("dropout"), layout.at("frozen_as"));
 }
 
 template <typename E>
@@ -78,7 +78,7 @@ std::vector<std::string> documents_in(const std::filesystem::path& folder) {
 
 /// Six layers that four ranks can share, and that eight chunks can.
 RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapters, bool drops,
-                const std::filesystem::path& folder) {
+                ParameterFormat frozen_as, const std::filesystem::path& folder) {
   static const std::map<std::string, nlohmann::json> models = {{"llama",
                                                                 {{"num_hidden_layers", 6},
                                                                  {"hidden_size", 32},
@@ -125,6 +125,7 @@ RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapt
   }
   config.train.dropout = drops && model == "gpt2";
   if (drops && adapters == AdapterType::lora) config.adapter.dropout = 0.1;
+  config.memory.frozen_as = frozen_as;
   // At the others' rate GPT-2's last loss changes by 3e-4 with the order of any sum.
   if (adapters != AdapterType::none) config.optimizer.learning_rate = 2e-3;
   if (packing == DataPacking::documents) config.data.path = documents_in(folder);
@@ -145,7 +146,7 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
   RunConfig alone() const {
     return strata::alone(choice("model"), choice_of<DataPacking>(choice("packing")),
                          choice_of<AdapterType>(choice("adapters")), choice("dropout") == "some",
-                         folder_.path());
+                         choice_of<ParameterFormat>(choice("frozen_as")), folder_.path());
   }
   RunConfig config() const {
     RunConfig config = alone();
@@ -166,12 +167,11 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
     config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
     return config;
   }
-  /// What one rank does with everything on its device. Each process runs it once per model, packing,
-  /// adapters and dropout.
+  /// What one rank does with everything on its device. Each process runs it once for each of these choices.
   const Reference& reference() const {
     static std::map<std::string, Reference> references;
-    const auto [found, is_new] =
-        references.try_emplace(choice("model") + choice("packing") + choice("adapters") + choice("dropout"));
+    const auto [found, is_new] = references.try_emplace(
+        choice("model") + choice("packing") + choice("adapters") + choice("dropout") + choice("frozen_as"));
     if (is_new) {
       for (const StepReport& step : test::run(alone()).result.steps)
         found->second.losses.push_back(step.loss);

@@ -1,12 +1,22 @@
 // Runs whose parameters are kept and travel as e4m3: the products that read them round them so anyway, so
-// they change no bit where each rank has whole matrices, and plans stay exact.
+// they change no bit where each rank has whole matrices, and plans stay exact. And runs beside frozen
+// parameters in blocks, which are other numbers, and the same ones wherever they live.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <set>
+#include <span>
+
+#include <fmt/format.h>
 
 #include "base/float8.h"
 #include "engine/checkpoint/checkpoint_list.h"
+#include "engine/config/words.h"
+#include "engine/execute/block_scales.h"
+#include "engine/model/packing.h"
+#include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 
@@ -229,6 +239,175 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PackedOnRanks,
                                            PackedLayout{.stage = 3, .ranks = 4, .replicate = 2},
                                            PackedLayout{.stage = 3, .ranks = 1, .pipeline = 2},
                                            PackedLayout{.stage = 3, .ranks = 2, .tensor = 2}));
+
+/// Adapters beside frozen matrices: QLoRA.
+class PackedInBlocks : public PackedParameters {
+ protected:
+  PackedInBlocks() {
+    config_.train.precision = DType::fp32;
+    config_.adapter = {.type = AdapterType::lora,
+                       .rank = 2,
+                       .alpha = 4,
+                       .targets = {RunConfig::AdapterSection::kAllLinear},
+                       .path = ""};
+    config_.memory.frozen_as = ParameterFormat::nf4;
+  }
+};
+
+TEST_F(PackedInBlocks, AreTheSameNumbersWhereverTheyLive) {
+  config_.train.steps = 2;
+  EXPECT_EQ(hashes_of_placements(config_).size(), 1U);
+  config_.train.precision = DType::bf16;
+  config_.memory.frozen_as = ParameterFormat::int8;
+  const std::string expected = run(config_).result.state_hash;
+  config_.memory.device = test::smallest_bytes(config_);
+  const RunOutcome outcome = run(config_);
+  expect_the_plan_was_exact(outcome);
+  EXPECT_EQ(outcome.result.state_hash, expected);
+}
+
+/// Its rounding noise is that of 4 bits for each number, and of 8; nothing else is rounded.
+TEST_F(PackedInBlocks, AreNearThoseThatWereThereAndNothingElseIsRounded) {
+  const auto left = [&](ParameterFormat format) {
+    config_.memory.frozen_as = format;
+    return test::left_by(config_, {StateKind::frozen});
+  };
+  const Tensors exact = left(ParameterFormat::precision);
+  for (const auto& [format, farthest] :
+       {std::pair{ParameterFormat::nf4, 0.16}, {ParameterFormat::int8, 0.0051}}) {
+    for (const auto& [name, values] : left(format)) {
+      const std::vector<float>& expected = exact.at(name);
+      if (name.find("_proj") == std::string::npos) {
+        EXPECT_TRUE(has_same_bits(values, expected)) << name;
+        continue;
+      }
+      EXPECT_FALSE(has_same_bits(values, expected)) << name;
+      const float largest =
+          std::abs(*std::ranges::max_element(expected, {}, [](float x) { return std::abs(x); }));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(values[i], expected[i], farthest * largest) << name;
+    }
+  }
+}
+
+TEST_F(PackedInBlocks, TakeTheBytesOfTheirCodes) {
+  config_.model.config["intermediate_size"] = 1024;
+  const auto kept = [&](ParameterFormat format) {
+    config_.memory.frozen_as = format;
+    const Program program = test::run(config_).plan.training.program;
+    Bytes bytes = 0;  // without embedding and head
+    for (const StatePlace& place : program.state) {
+      const bool is_block = place.unit > 0 && place.unit + 1 < std::ssize(program.units);
+      if (place.part == StatePart::frozen && is_block) bytes += program.buffer(place.buffer).bytes;
+    }
+    return bytes;
+  };
+  const Bytes exact = kept(ParameterFormat::precision);
+  // Half a byte and a sixteenth of a scale for each number, in place of four bytes; and norms.
+  EXPECT_NEAR(static_cast<double>(kept(ParameterFormat::nf4)) / static_cast<double>(exact), 0.5625 / 4, 0.01);
+  EXPECT_LT(kept(ParameterFormat::int8), exact / 3);
+}
+
+TEST_F(PackedInBlocks, GoThroughCheckpointsToTheSameBits) {
+  for (const auto& [precision, format] : {std::pair{DType::fp32, ParameterFormat::int8},
+                                          {DType::fp32, ParameterFormat::nf4},
+                                          {DType::bf16, ParameterFormat::nf4},
+                                          {DType::fp16, ParameterFormat::int8}}) {
+    RunConfig config = config_;
+    config.train.precision = precision;
+    config.memory.frozen_as = format;
+    const std::string expected = run(config).result.state_hash;
+    config.checkpoint.path =
+        (folder_.path() / (std::string(name_of(precision)) + std::string(word_of(format)))).string();
+    config.checkpoint.every = 1;
+    config.train.steps = 2;
+    run(config);
+    config.train.steps = 4;
+    EXPECT_EQ(run(config).result.state_hash, expected);
+  }
+}
+
+TEST_F(PackedInBlocks, AreOneRunOnManyRanks) {
+  config_.train.steps = 2;
+  config_.train.batch = 8;
+  config_.model.config["vocab_size"] = 256;
+  RunConfig sharded = config_, tensor = config_, both = config_;
+  sharded.parallel.data = 2;
+  sharded.parallel.pipeline = 2;
+  tensor.parallel.tensor = 4;
+  both.parallel.data = both.parallel.tensor = 2;
+  for (RunConfig config : {sharded, tensor, both}) {
+    config_.memory.frozen_as = config.parallel.tensor == 2 ? ParameterFormat::int8 : ParameterFormat::nf4;
+    config.memory.frozen_as = config_.memory.frozen_as;
+    SCOPED_TRACE(fmt::format("data {}, tensor {}, pipeline {}", config.parallel.data, config.parallel.tensor,
+                             config.parallel.pipeline));
+    test::expect_equal_runs(config_, config, static_cast<int>(config.ranks()));
+  }
+}
+
+float made_up_value(const std::string& name, std::int64_t element) {
+  return std::sin(static_cast<float>(element * element % 1013) + static_cast<float>(name.size()));
+}
+
+/// What a rank's parts stand for, by tensor and element, after they were packed.
+std::map<std::string, std::map<std::int64_t, float>> numbers_packed(const Model& model, std::int64_t parts,
+                                                                    const PackingFormat& format) {
+  const Unit& unit = model.units[1];
+  const std::int64_t part_elements = align_up((unit.frozen_elements + parts - 1) / parts, 64);
+  const Packing packing = packing_of(model, unit, Flat::frozen, format, part_elements, parts);
+  const ReadTensor read = [](const TensorSpec& tensor, std::int64_t first, std::span<float> out) {
+    for (float& value : out) value = made_up_value(tensor.hf_name, first++);
+  };
+  std::map<std::string, std::map<std::int64_t, float>> numbers;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t first = part * part_elements;
+    const FlatRange range = {first, std::min(part_elements, unit.frozen_elements - first), Flat::frozen};
+    const std::vector<TensorRun> runs = runs_in(unit, range);
+    std::vector<float> elements(static_cast<std::size_t>(part_elements)), again = elements;
+    for (const TensorRun& run : runs)
+      read(*run.tensor, run.first,
+           std::span(elements).subspan(static_cast<std::size_t>(run.at),
+                                       static_cast<std::size_t>(run.count())));
+    std::vector<std::byte> packed(static_cast<std::size_t>(packing.part_bytes));
+    const auto number = static_cast<std::size_t>(part);
+    BlockScales(unit, Flat::frozen, format.as, read).write(packing, number, elements.data(), packed.data());
+    pack(packing, number, elements.data(), packed.data());
+    unpack(packing, number, packed.data(), again.data());
+    for (const TensorRun& run : runs) {
+      for (std::int64_t i = 0; i < run.count(); ++i)
+        numbers[run.tensor->hf_name][run.first + i] = again[static_cast<std::size_t>(run.at + i)];
+    }
+  }
+  return numbers;
+}
+
+TEST_F(PackedInBlocks, HaveTheScalesOfWholeMatricesOnEveryRank) {
+  for (const bool is_gpt2 : {false, true}) {
+    RunConfig config = config_;
+    if (is_gpt2) {
+      config.model.architecture = "gpt2";
+      config.model.config = {
+          {"n_layer", 1}, {"n_embd", 24}, {"n_head", 4}, {"n_positions", 32}, {"vocab_size", 128}};
+    }
+    const Model whole = test::model_of(config);
+    for (const ParameterFormat as : {ParameterFormat::nf4, ParameterFormat::int8}) {
+      const PackingFormat format = {as, DType::fp32};
+      const auto expected = numbers_packed(whole, 1, format);
+      for (const std::int64_t tensor : {1, 2, 4}) {
+        config.parallel.tensor = tensor;
+        for (std::int64_t rank = 0; rank < tensor; ++rank) {
+          const Model model = test::model_of_rank(config, whole, rank);
+          for (const std::int64_t parts : {1, 3}) {
+            for (const auto& [name, numbers] : numbers_packed(model, parts, format)) {
+              for (const auto& [element, number] : numbers)
+                ASSERT_EQ(number, expected.at(name).at(element)) << name << " " << element;
+            }
+          }
+        }
+      }
+    }
+  }
+}
 
 TEST_F(PackedParameters, AreWrittenByAnyNumberOfRanksAndReadByAnyOther) {
   config_.train.batch = 12;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/config/words.h"
 #include "engine/model/initialize.h"
 #include "tests/execute/several_models.h"
 
@@ -69,15 +70,17 @@ std::pair<Bytes, Bytes> frozen_bytes(const Program& program) {
 
 struct FrozenPlace {
   std::string tier;
-  bool is_packed = false;
+  ParameterFormat frozen_as = ParameterFormat::precision;
 };
 
 class SharedFrozen : public ::testing::TestWithParam<FrozenPlace> {};
 INSTANTIATE_TEST_SUITE_P(, SharedFrozen,
                          ::testing::Values(FrozenPlace{"device"}, FrozenPlace{"host"}, FrozenPlace{"nvme"},
-                                           FrozenPlace{"device", true}, FrozenPlace{"host", true}),
+                                           FrozenPlace{"device", ParameterFormat::fp8},
+                                           FrozenPlace{"host", ParameterFormat::fp8},
+                                           FrozenPlace{"host", ParameterFormat::nf4}),
                          [](const auto& info) {
-                           return info.param.tier + (info.param.is_packed ? "_packed" : "");
+                           return info.param.tier + "_" + std::string(word_of(info.param.frozen_as));
                          });
 
 RunConfig::MemorySection memory_of(const std::string& tier, const TemporaryFolder& folder) {
@@ -98,9 +101,10 @@ TEST_P(SharedFrozen, IsHeldOnceAndModelsHaveTheBitsOfTheirRunsAlone) {
   std::vector<RunConfig> configs = runs(folder);
   for (RunConfig& config : configs) {
     config.memory = memory_of(GetParam().tier, folder);
-    if (!GetParam().is_packed) continue;
+    config.memory.frozen_as = GetParam().frozen_as;
+    if (GetParam().frozen_as != ParameterFormat::fp8) continue;
     config.train.precision = kFp8;
-    config.memory.trained_as = config.memory.frozen_as = ParameterFormat::fp8;
+    config.memory.trained_as = ParameterFormat::fp8;
   }
   const JointOutcome outcome = run_together(configs);
   const Program& program = outcome.plans.front().training.program;
@@ -138,6 +142,10 @@ TEST(SharedFrozenValues, AreThoseOfOneFolderCutAlike) {
   EXPECT_FALSE(is_shared());
   configs = runs(folder);
   configs[1].train.precision = DType::fp32;
+  EXPECT_FALSE(is_shared());
+  // Packed, fp16 takes the bytes that bf16 does.
+  configs[0].memory.frozen_as = configs[1].memory.frozen_as = ParameterFormat::nf4;
+  configs[1].train.precision = DType::fp16;
   EXPECT_FALSE(is_shared());
 }
 

@@ -12,8 +12,8 @@
 #include "engine/graph/operators/dropout.h"
 #include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/magnitude.h"
-#include "engine/graph/unit_passes.h"
 #include "engine/graph/row_keys.h"
+#include "engine/graph/unit_passes.h"
 
 namespace strata {
 namespace {
@@ -139,6 +139,8 @@ TEST(Adapters, WithMagnitudesSaveAllFactorsOrNone) {
                                         [](const std::string& name) { return name.ends_with(".factors"); }));
   }
   EXPECT_THAT(counts, ElementsAre(0, 3));
+}
+
 /// What is dropped is another thing for each layer, and is dropped of the gradient again.
 TEST(Adapters, ReadWhatDropoutLeaves) {
   UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, true, {.dropout = 0.25});

@@ -27,6 +27,7 @@ CHOICES = {
     "packing": ("none", "documents"),
     "adapters": ("none", "lora", "dora"),
     "dropout": ("none", "some"),
+    "frozen_as": ("precision", "nf4"),
     "model": ("llama", "gpt2", "qwen3_moe"),
 }
 FOLDER = pathlib.Path(__file__).parent
@@ -44,7 +45,8 @@ def is_legal(layout):
     counts_targets = layout["packing"] == "none" or layout["model"] != "qwen3_moe"
     # Branches of GPT-2 have it, and adapters.
     can_drop = layout["dropout"] == "none" or layout["model"] == "gpt2" or layout["adapters"] == "lora"
-    return ranks(layout) <= 8 and shares_out and has_schedule and counts_targets and can_drop
+    has_frozen = layout["adapters"] != "none" or layout["frozen_as"] == "precision"
+    return ranks(layout) <= 8 and shares_out and has_schedule and counts_targets and can_drop and has_frozen
 
 
 def legal_layouts():
@@ -97,7 +99,7 @@ def show(files):
     for run in runs:
         print("| " + " | ".join(run[axis] for axis in CHOICES) +
               f" | {float(run['gradients']):.1e} | {run['farthest']} | {float(run['losses']):.1e} | {run['state_hash']} |")
-        layout = tuple(run[axis] for axis in ("model", "packing", "adapters", "dropout", "data", "tensor", "context", "pipeline"))
+        layout = tuple(run[axis] for axis in ("model", "packing", "adapters", "dropout", "frozen_as", "data", "tensor", "context", "pipeline"))
         hashes.setdefault(layout, []).append(run["state_hash"])
     several = [found for found in hashes.values() if len(found) > 1]
     differing = [layout for layout, found in hashes.items() if len(set(found)) > 1]

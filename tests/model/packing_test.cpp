@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "base/float8.h"
 #include "engine/device/kernel_call.h"
+#include "engine/model/flat_range.h"
 #include "engine/model/split_model.h"
 #include "tests/model/tiny_model.h"
 
@@ -36,8 +39,15 @@ Names names_in(const Unit& unit, const Packing& packing, Flat flat) {
   return names;
 }
 
-Packing whole(const Model& model, const Unit& unit, Flat flat = Flat::trained) {
-  return packing_of(model, unit, flat, unit.elements_of(flat), 1);
+Packing whole(const Model& model, const Unit& unit, Flat flat = Flat::trained,
+              const PackingFormat& format = {}) {
+  return packing_of(model, unit, flat, format, unit.elements_of(flat), 1);
+}
+
+bool is_linear_layers(const TensorSpec& tensor) {
+  const bool is_expert = tensor.hf_name.find("expert") != std::string::npos;
+  const bool is_router = tensor.hf_name.find(".gate.weight") != std::string::npos;
+  return tensor.hf_shape.size() == 2 && !is_expert && !is_router;
 }
 
 TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
@@ -52,12 +62,98 @@ TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
     const Packing packing = whole(model, block);
     ASSERT_TRUE(packing);
     const Names names = names_in(block, packing, Flat::trained);
+    for (const TensorSpec& tensor : block.tensors)
+      EXPECT_EQ(names.coded.contains(tensor.hf_name), is_linear_layers(tensor)) << tensor.hf_name;
+  }
+}
+
+/// Beside any precision, and beside adapters, which are trained.
+TEST(Packing, InBlocksIsOfTheLinearLayersOfBlocks) {
+  const RunConfig::AdapterSection adapter = {.type = AdapterType::lora,
+                                             .rank = 2,
+                                             .alpha = 2,
+                                             .targets = {RunConfig::AdapterSection::kAllLinear},
+                                             .path = ""};
+  for (const auto& [name, architecture] : test::tiny_architectures()) {
+    SCOPED_TRACE(name);
+    const Model model = build_model(architecture, {}, {}, {}, adapter);
+    for (const Unit& unit : model.units) {
+      const bool is_block = &unit != &model.embedding() && &unit != &model.head();
+      for (const ParameterFormat as : {ParameterFormat::int8, ParameterFormat::nf4}) {
+        const PackingFormat format = {as, DType::fp32};
+        EXPECT_EQ(static_cast<bool>(whole(model, unit, Flat::frozen, format)), is_block) << unit.name;
+        if (!is_block) continue;
+        const Names names = names_in(unit, whole(model, unit, Flat::frozen, format), Flat::frozen);
+        for (const TensorSpec& tensor : unit.tensors) {
+          EXPECT_EQ(names.coded.contains(tensor.hf_name), !tensor.is_adapter && is_linear_layers(tensor))
+              << tensor.hf_name;
+        }
+      }
+    }
+  }
+}
+
+/// Half a byte for each element of nf4 and a byte for each of int8, a scale for each block, and what is
+/// between matrices as it is; all at cache lines.
+TEST(Packing, InBlocksTakesTheBytesOfCodesAndScales) {
+  const Model model = build_model(test::tiny_architectures().front().architecture, {"*.h.*"});
+  const Unit& block = model.units[1];
+  for (const PackingFormat& format : {PackingFormat{ParameterFormat::nf4, DType::fp32},
+                                      {ParameterFormat::nf4, DType::bf16},
+                                      {ParameterFormat::int8, DType::fp16}}) {
+    const Packing packing = whole(model, block, Flat::frozen, format);
+    const bool is_nf4 = format.as == ParameterFormat::nf4;
+    Bytes bytes = 0;
+    std::int64_t end = 0;
+    const auto add_exact = [&](std::int64_t first) {
+      bytes += align_up((first - end) * size_of(format.precision), kPackedAlignment);
+    };
     for (const TensorSpec& tensor : block.tensors) {
-      const bool is_expert = tensor.hf_name.find("expert") != std::string::npos;
-      const bool is_router = tensor.hf_name.find(".gate.weight") != std::string::npos;
-      const bool is_matrix = tensor.hf_shape.size() == 2;
-      EXPECT_EQ(names.coded.contains(tensor.hf_name), is_matrix && !is_expert && !is_router)
-          << tensor.hf_name;
+      if (!tensor.is_linear) continue;
+      add_exact(tensor.offset);
+      const std::int64_t elements = tensor.elements;
+      const std::int64_t blocks = is_nf4 ? (elements + 63) / 64 : tensor.hf_shape.front();
+      bytes += align_up(is_nf4 ? (elements + 1) / 2 : elements, kPackedAlignment);
+      bytes += align_up(4 * blocks, kPackedAlignment);
+      end = tensor.offset + elements;
+    }
+    add_exact(block.frozen_elements);
+    EXPECT_EQ(packing.bytes(), bytes);
+  }
+}
+
+/// The elements of a block on a rank are neighbours in one block of the whole tensor.
+TEST(Packing, InBlocksIsThatOfTheWholeOnRanksThatShareLayers) {
+  const Model whole = build_model(test::tiny_llama_to_split(), {"model.layers.*"});
+  for (const std::int64_t ranks : {2, 4}) {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const Model model = split_model(whole, tensor_split(ranks, rank));
+      const Unit& block = model.units[1];
+      for (const ParameterFormat as : {ParameterFormat::int8, ParameterFormat::nf4}) {
+        for (const std::int64_t parts : {1, 3}) {
+          const std::int64_t part_elements = align_up((block.frozen_elements + parts - 1) / parts, 64);
+          const Packing packing =
+              packing_of(model, block, Flat::frozen, {as, DType::fp32}, part_elements, parts);
+          ASSERT_TRUE(packing);
+          for (std::size_t part = 0; part < packing.parts.size(); ++part) {
+            for (const PackedStretch& stretch : packing.parts[part]) {
+              EXPECT_EQ(stretch.at % kPackedAlignment, 0);
+              if (!stretch.has_blocks()) continue;
+              const std::int64_t first = static_cast<std::int64_t>(part) * part_elements + stretch.first;
+              // By block: the whole's, and by how much elements there lie beyond those here.
+              std::map<std::int64_t, std::set<std::pair<std::int64_t, std::int64_t>>> found;
+              for (const TensorRun& run : runs_in(block, {first, stretch.count, Flat::frozen})) {
+                for (std::int64_t i = 0; i < run.count(); ++i) {
+                  const std::int64_t here = stretch.before + run.at + i, there = run.first + i;
+                  found[here / stretch.block].emplace(there / whole_block(*run.tensor, as), there - here);
+                }
+              }
+              EXPECT_EQ(std::ssize(found), stretch.blocks());
+              for (const auto& [number, places] : found) EXPECT_EQ(places.size(), 1U) << number;
+            }
+          }
+        }
+      }
     }
   }
 }
@@ -103,7 +199,7 @@ TEST(Packing, GivesBackWhatProductsMakeOfCodesAndAllElseAsItWas) {
   const Unit& block = model.units[1];
   for (const std::int64_t parts : {1, 2, 3, 7}) {
     const std::int64_t part_elements = align_up((block.elements + parts - 1) / parts, 64);
-    const Packing packing = packing_of(model, block, Flat::trained, part_elements, parts);
+    const Packing packing = packing_of(model, block, Flat::trained, {}, part_elements, parts);
     ASSERT_EQ(std::ssize(packing.parts), parts);
     const std::vector<bfloat16> elements = elements_of(parts * part_elements);
     std::vector<std::byte> packed(static_cast<std::size_t>(packing.bytes()));
@@ -147,8 +243,8 @@ TEST(Packing, IsAlignedOnRanksThatShareLayersToo) {
       split_model(build_model(test::tiny_llama_to_split(), {}, {}, Rounding::e4m3), tensor_split(2, 1));
   const Unit& block = model.units[1];
   for (const std::int64_t parts : {1, 3}) {
-    const Packing packing =
-        packing_of(model, block, Flat::trained, align_up((block.elements + parts - 1) / parts, 64), parts);
+    const Packing packing = packing_of(model, block, Flat::trained, {},
+                                       align_up((block.elements + parts - 1) / parts, 64), parts);
     ASSERT_TRUE(packing);
     for (const std::vector<PackedStretch>& part : packing.parts) {
       for (const PackedStretch& stretch : part) {

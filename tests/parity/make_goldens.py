@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import tempfile
 
+import bitsandbytes.functional as bitsandbytes
 import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -50,7 +51,7 @@ def gemma_like(**changes):
 
 def cases():
     """Name: (seed, config, sequence length, batch, microbatch), then perhaps train.freeze, optimizer.groups, the optimizer,
-    the adapters as a run file's section has them.
+    the adapters as a run file's section has them, memory.frozen_as.
     """
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
@@ -136,6 +137,16 @@ def cases():
                                                             tie_word_embeddings=False)), 24, 6, 2, [], [], OPTIMIZER,
                                {"type": "lora", "rank": 5, "alpha": 10, "targets": ["q_proj", "v_proj", "o_proj", "down_proj"],
                                 "dropout": 0.3}),
+        "llama-nf4": (25, LlamaConfig(**llama_like(vocab_size=61, intermediate_size=44, tie_word_embeddings=False)), 27, 4, 2,
+                      [], [], OPTIMIZER, {"type": "lora", "rank": 4, "alpha": 6, "targets": ["all-linear"]}, "nf4"),
+        "qwen2-nf4": (26, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                   tie_word_embeddings=True)), 24, 6, 2, [], [], OPTIMIZER,
+                      {"type": "lora", "rank": 3, "alpha": 5, "targets": ["q_proj", "v_proj", "down_proj"]}, "nf4"),
+        "qwen3-nf4": (27, Qwen3Config(**llama_like(vocab_size=67, hidden_size=24, intermediate_size=36, head_dim=10,
+                                                   tie_word_embeddings=False)), 27, 4, 2, [], [], OPTIMIZER,
+                      {"type": "rslora", "rank": 4, "alpha": 2, "targets": ["all-linear"]}, "nf4"),
+        "llama-int8": (28, LlamaConfig(**llama_like(vocab_size=61, intermediate_size=44, tie_word_embeddings=True)), 27, 4, 2,
+                       [], [], OPTIMIZER, {"type": "lora", "rank": 4, "alpha": 6, "targets": ["all-linear"]}, "int8"),
     }
 
 
@@ -281,9 +292,28 @@ def name_in_file(name):
     return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
-def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, dtype=torch.float32, autocast=False):
+def quantize(model, frozen_as):
+    """Gives linear layers, but for the head, the weights that bitsandbytes' codes of theirs stand for."""
+    for name, module in model.named_modules():
+        if not isinstance(module, torch.nn.Linear) or name == "lm_head":
+            continue
+        weight = module.weight.data.float()
+        if frozen_as == "nf4":
+            # As one row: version 0.50.2 puts blocks elsewhere on a CPU where rows of 32, 96, … elements cut them.
+            codes = bitsandbytes.quantize_4bit(weight.flatten(), blocksize=64, quant_type="nf4")
+            weight = bitsandbytes.dequantize_4bit(*codes).view(weight.shape)
+        else:
+            codes, scales, _ = bitsandbytes.int8_vectorwise_quant(weight)
+            weight = bitsandbytes.int8_vectorwise_dequant(codes, scales)
+        module.weight.data = weight.to(module.weight.dtype)
+
+
+def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, frozen_as, dtype=torch.float32,
+          autocast=False):
     """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
     model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=dtype, **EAGER).eval()
+    if frozen_as:
+        quantize(model, frozen_as)
     if (folder / "adapter").exists():
         model = PeftModel.from_pretrained(model, folder / "adapter", is_trainable=True).to(dtype).eval()
     else:
@@ -338,7 +368,8 @@ def save_as_model(tensors, config, path, left_out=()):
         save_file({name: tensor for name, tensor in saved.items() if not matches(name, left_out)}, path)
 
 
-def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=(), settings=OPTIMIZER, adapter=None):
+def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=(), settings=OPTIMIZER, adapter=None,
+                frozen_as=None):
     generator = torch.Generator().manual_seed(seed)
     folder = GOLDENS / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -352,7 +383,7 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), grou
     tokens.numpy().astype(np.uint16).tofile(folder / "tokens.bin")
 
     def run(steps, **options):
-        return train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, **options)
+        return train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, frozen_as, **options)
 
     single = run(FP32_STEPS)
     check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
@@ -377,6 +408,8 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), grou
         golden["groups"] = groups
     if adapter:
         golden["adapter"] = adapter
+    if frozen_as:
+        golden["frozen_as"] = frozen_as
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     for path in folder.rglob("*.safetensors"):
         path.chmod(0o644)

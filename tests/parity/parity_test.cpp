@@ -73,6 +73,8 @@ RunConfig config_of(const Golden& golden, DType precision) {
                       .path = (golden.folder / "adapter").string(),
                       .dropout = adapter->value("dropout", 0.0)};
   }
+  if (const auto format = v.find("frozen_as"); format != v.end())
+    config.memory.frozen_as = *format == "nf4" ? ParameterFormat::nf4 : ParameterFormat::int8;
   config.optimizer.learning_rate = optimizer["learning_rate"];
   if (optimizer.value("type", "adamw") == "sgd") {
     config.optimizer.type = OptimizerType::sgd;
@@ -249,7 +251,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups",
                                          "qwen2-sgd", "qwen2-momentum", "gpt2-lora", "qwen2-lora",
                                          "qwen3-lora", "gpt2-dora", "qwen2-dora", "qwen3-dora",
-                                         "gpt2-dropout", "qwen2-lora-dropout"),
+                                         "gpt2-dropout", "qwen2-lora-dropout", "llama-nf4", "qwen2-nf4",
+                                         "qwen3-nf4", "llama-int8"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

@@ -43,7 +43,7 @@ ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const
         {memory[Region::gradient], strategy.precision, 1, strategy.mesh.shard_elements(unit.elements)},
         nullptr});
   }
-  if (strategy.packed.trained) meter.run(EncodeFloat8{});
+  if (strategy.packed.has(Flat::trained)) meter.run(EncodeFloat8{});
   return meter.largest();
 }
 

@@ -75,8 +75,9 @@ Packing packing_of(const Model& model, const Strategy& strategy, std::size_t uni
   const Unit& packed = model.units[unit];
   const std::int64_t elements = packed.elements_of(flat);
   // Every rank has all of what is frozen, unless ranks gather it.
-  if (!is_trained && !strategy.gathers()) return packing_of(model, packed, flat, elements, 1);
-  return packing_of(model, packed, flat, strategy.mesh.shard_elements(elements), strategy.mesh.shard);
+  const PackingFormat format = {strategy.packed.format_of(flat), strategy.precision};
+  if (!is_trained && !strategy.gathers()) return packing_of(model, packed, flat, format, elements, 1);
+  return packing_of(model, packed, flat, format, strategy.mesh.shard_elements(elements), strategy.mesh.shard);
 }
 
 MicrobatchShape microbatch_of_rank(const RunConfig& config) {
@@ -116,8 +117,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
       .kept = moments_of(model.rule())};
-  strategy.packed = {.trained = config.memory.trained_as == ParameterFormat::fp8,
-                     .frozen = config.memory.frozen_as == ParameterFormat::fp8};
+  strategy.packed = {.trained = config.memory.trained_as, .frozen = config.memory.frozen_as};
   strategy.microbatch = microbatch_of_rank(config);
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;

@@ -74,11 +74,12 @@ struct PipelinePart {
   }
 };
 
-/// Which flat parameters are kept and travel in their packed form (optim/packing.h), where a unit's has one.
+/// How flat parameters are kept and travel: in their packed form (optim/packing.h), where a unit's has one.
 struct PackedParameters {
-  bool trained = false, frozen = false;
+  ParameterFormat trained = ParameterFormat::precision, frozen = ParameterFormat::precision;
 
-  bool has(Flat flat) const { return flat == Flat::trained ? trained : frozen; }
+  ParameterFormat format_of(Flat flat) const { return flat == Flat::trained ? trained : frozen; }
+  bool has(Flat flat) const { return format_of(flat) != ParameterFormat::precision; }
 };
 
 /// The last of a unit's levels.

@@ -119,6 +119,11 @@ void add_formats(Collector& changes) {
     if (run.memory.frozen_as == ParameterFormat::precision && run.freezes())
       changes.add("memory.frozen_as=fp8", ChangeEffect::rounding);
   }
+  if (run.freezes() && run.memory.frozen_as != ParameterFormat::nf4) {
+    if (run.memory.frozen_as != ParameterFormat::int8)
+      changes.add("memory.frozen_as=int8", ChangeEffect::learning);
+    changes.add("memory.frozen_as=nf4", ChangeEffect::learning);
+  }
   if (run.optimizer.moments == MomentFormat::fp32)
     changes.add("optimizer.moments=bf16", ChangeEffect::learning);
   if (run.precision() == DType::fp32) changes.add("train.precision=bf16", ChangeEffect::learning);

@@ -20,8 +20,9 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
   if (config.device.kind != DeviceKind::cpu) bytes += shard * (size_of(DType::fp32) + size_of(DType::bf16));
   if (strategy.mesh.ranks() > 1) bytes += shard * size_of(DType::fp32);
   // Before it is packed.
-  if (strategy.packed.frozen || strategy.packed.trained)
-    bytes += (strategy.gathers() ? shard : strategy.mesh.gathered_elements(unit)) * size_of(DType::bf16);
+  if (strategy.packed.has(Flat::frozen) || strategy.packed.has(Flat::trained))
+    bytes +=
+        (strategy.gathers() ? shard : strategy.mesh.gathered_elements(unit)) * size_of(strategy.precision);
   return bytes;
 }
 

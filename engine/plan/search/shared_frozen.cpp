@@ -7,6 +7,8 @@
 #include <string>
 #include <system_error>
 
+#include "engine/config/words.h"
+
 namespace strata {
 namespace {
 
@@ -16,17 +18,17 @@ std::string text_of(const std::vector<Stretch>& stretches) {
   return text;
 }
 
-/// What the unit's frozen values depend on besides their type, as text; empty if it has none, or none from a
-/// folder.
+/// What the unit's frozen values depend on besides their buffer's type, as text; empty if it has none, or
+/// none from a folder.
 std::string source_of(const JointModel& model, const Mesh& mesh, const Unit& unit) {
   const std::string& folder = model.config->model.path;
   if (folder.empty() || unit.frozen_elements == 0) return {};
   std::error_code error;
   const std::filesystem::path path = std::filesystem::weakly_canonical(folder, error);
   std::string text =
-      fmt::format("{}\n{} {} {} {} {} {} {} {}\n", error ? folder : path.string(), mesh.replicate, mesh.shard,
-                  mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements,
-                  model.config->memory.frozen_as == ParameterFormat::fp8);
+      fmt::format("{}\n{} {} {} {} {} {} {} {} {}\n", error ? folder : path.string(), mesh.replicate,
+                  mesh.shard, mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements,
+                  word_of(model.config->memory.frozen_as), name_of(model.config->precision()));
   for (const TensorSpec& tensor : unit.tensors) {
     if (tensor.flat != Flat::frozen) continue;
     text += fmt::format("{} {} {} {},{},{}\n", tensor.hf_name, tensor.offset, tensor.elements,

@@ -21,18 +21,19 @@ Model model_with_frozen_parts() {
   return tiny_model(3, true, 40, {"model.layers.0.*", "*.1.self_attn.o_proj.*"}, Rounding::e4m3);
 }
 
+/// Codes with a scale for each matrix, and for each block.
+constexpr PackedParameters kBoth = {ParameterFormat::fp8, ParameterFormat::nf4};
+
 std::vector<StrategyOptions> packed_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
-    for (const PackedParameters packed : {PackedParameters{true, true}, PackedParameters{false, true}})
+    for (const PackedParameters packed : {kBoth, PackedParameters{.frozen = ParameterFormat::fp8},
+                                          PackedParameters{.frozen = ParameterFormat::int8}})
       options.push_back({.order = order, .microbatches = 2, .packed = packed});
     options.push_back(
-        {.order = order, .microbatches = 2, .units_on_device = 2, .clips = false, .packed = {true, true}});
-    options.push_back({.order = order,
-                       .microbatches = 2,
-                       .pins = {.parameters = true},
-                       .saves = true,
-                       .packed = {true, true}});
+        {.order = order, .microbatches = 2, .units_on_device = 2, .clips = false, .packed = kBoth});
+    options.push_back(
+        {.order = order, .microbatches = 2, .pins = {.parameters = true}, .saves = true, .packed = kBoth});
     for (const int stage : {1, 3}) {
       for (const std::size_t units_on_device : {0U, 5U})
         options.push_back({.order = order,
@@ -40,7 +41,7 @@ std::vector<StrategyOptions> packed_options() {
                            .units_on_device = units_on_device,
                            .mesh = {.replicate = 2, .shard = 3},
                            .zero_stage = stage,
-                           .packed = {true, true}});
+                           .packed = kBoth});
     }
   }
   return test::with_pieces(test::with_late_updates(std::move(options)));
@@ -66,7 +67,7 @@ TEST(PackedPrograms, KeepTheirMeaningAtEveryBudgetInAnyInterleaving) {
 TEST(PackedPrograms, SendAndCopyOnlyWhatIsPacked) {
   const Model model = model_with_frozen_parts();
   for (const StrategyOptions& options : packed_options()) {
-    if (!options.packed.trained) continue;
+    if (!options.packed.has(Flat::trained)) continue;
     const Program plain = lower_training(model, tiny_strategy(model, options));
     for (const Instruction& instruction : plain.instructions) {
       const bool is_of_block = instruction.unit > 0 && instruction.unit + 1 < std::ssize(model.units);
@@ -84,7 +85,8 @@ TEST(PackedPrograms, SendAndCopyOnlyWhatIsPacked) {
 /// packed.
 TEST(PackedPrograms, RenewWhatUpdatesMake) {
   const Model model = tiny_model(2, true, 40, {}, Rounding::e4m3);
-  const Program program = lower_training(model, tiny_strategy(model, {.packed = {.trained = true}}));
+  const Program program =
+      lower_training(model, tiny_strategy(model, {.packed = {.trained = ParameterFormat::fp8}}));
   int renewed = 0;
   for (const Buffer& buffer : program.buffers)
     renewed += buffer.renewed && buffer.name.find("packed_parameter") != std::string::npos ? 1 : 0;

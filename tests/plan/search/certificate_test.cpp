@@ -72,8 +72,9 @@ RandomPlan random_plan(std::mt19937& random) {
   options.updates_late = options.clips && number(2) == 0;
   const bool has_drives = number(2) == 0;
   if (has_drives) options.piece_bytes = 2 * KiB;
-  options.packed.trained = options.precision == DType::bf16 && number(2) == 0;
-  const Rounding rounding = options.packed.trained ? Rounding::e4m3 : Rounding::none;
+  const bool is_packed = options.precision == DType::bf16 && number(2) == 0;
+  if (is_packed) options.packed.trained = ParameterFormat::fp8;
+  const Rounding rounding = is_packed ? Rounding::e4m3 : Rounding::none;
   RandomPlan plan{
       is_gpt2 ? tiny_gpt2(layers, rounding) : tiny_model(layers, number(1) == 1, 40, {}, rounding),
       tiny_config(options),

@@ -97,6 +97,23 @@ TEST(Changes, AskForBf16WhereTheRunHasFp32) {
               Not(Contains(StartsWith("train.precision"))));
 }
 
+TEST(Changes, AskForCodesOfWhatIsFrozen) {
+  const auto formats = [](const std::string& text) {
+    std::vector<std::string> found;
+    for (const Change& change : faster_changes({config_of(text)}, {})) {
+      if (change.kind() != "memory.frozen_as") continue;
+      found.push_back(change.settings.front());
+      EXPECT_EQ(change.effect, ChangeEffect::learning);
+    }
+    return found;
+  };
+  const std::string lora = "train: {precision: bf16}\nadapter: {type: lora}\n";
+  EXPECT_EQ(formats(lora), (std::vector<std::string>{"memory.frozen_as=int8", "memory.frozen_as=nf4"}));
+  EXPECT_EQ(formats(lora + "memory: {frozen_as: int8}\n"), std::vector<std::string>{"memory.frozen_as=nf4"});
+  EXPECT_EQ(formats(lora + "memory: {frozen_as: nf4}\n"), std::vector<std::string>());
+  EXPECT_EQ(formats("train: {precision: bf16}\n"), std::vector<std::string>());
+}
+
 TEST(Changes, OfALargeRunAreFewer) {
   const RunConfig config =
       config_of("train: {precision: bf16, batch: 8}\nmemory: {device: 1GiB, host: 2GiB}\n");

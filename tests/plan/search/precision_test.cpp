@@ -56,6 +56,9 @@ TEST(AutomaticPrecision, IsFp8WhereParametersAreKeptSo) {
   for (const PrecisionFacts& facts : {kNewRun, kWithoutBf16, going_on_in(DType::fp32)}) {
     EXPECT_EQ(choose_precision(trained, facts), (PrecisionChoice{kFp8, "memory.trained_as fp8 needs it"}));
     EXPECT_EQ(choose_precision(frozen, facts), (PrecisionChoice{kFp8, "memory.frozen_as fp8 needs it"}));
+    RunConfig in_blocks;
+    in_blocks.memory.frozen_as = ParameterFormat::nf4;
+    EXPECT_EQ(choose_precision(in_blocks, facts), choose_precision({}, facts));
   }
 }
 

@@ -1,0 +1,14 @@
+// What a run trained beside, if it kept frozen matrices as codes in blocks.
+#pragma once
+
+#include "base/dtype.h"
+#include "engine/checkpoint/state_access.h"
+#include "engine/config/run_config.h"
+
+namespace strata {
+
+/// Reads what `read` does, and instead of the weights of linear layers the numbers that their codes stand for
+/// in a run of that precision (engine/model/packing.h). REQUIRES: has_blocks(format).
+ReadTensor read_rounded_blocks(ReadTensor read, ParameterFormat format, DType precision);
+
+}  // namespace strata
