@@ -253,13 +253,20 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeftWithMagnitudes) {
   config.optimizer.learning_rate = 0;
   config.adapter.path = folder;
   EXPECT_EQ(left_by(config, {StateKind::master}), left_by(config_, {StateKind::master}));
-  config.adapter.type = AdapterType::lora;
-  try {
-    run(config);
-    ADD_FAILURE() << "magnitudes were left out";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("use_dora is true, and this run's adapters have false"));
-  }
+  const auto refusal = [&](AdapterType type) -> std::string {
+    config.adapter.type = type;
+    try {
+      run(config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(AdapterType::lora), HasSubstr("use_dora is true, and this run's adapters have false"));
+  std::ofstream(folder + "/adapter_config.json")
+      << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "use_dora": true, "use_rslora": true})";
+  EXPECT_THAT(refusal(AdapterType::dora), HasSubstr("use_rslora is true"));
+  EXPECT_THAT(refusal(AdapterType::rslora), HasSubstr("use_dora is true"));
 }
 
 /// A run that begins with another's adapters has its last loss first.
