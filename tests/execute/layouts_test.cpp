@@ -122,7 +122,7 @@ RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapt
   config.train.dropout = drops && model == "gpt2";
   if (drops && adapters != AdapterType::none) config.adapter.dropout = 0.1;
   // At the others' rate GPT-2's last loss changes by 3e-4 with the order of any sum.
-  if (adapters != AdapterType::none) config.optimizer.learning_rate = 2e-3;
+  if (adapters != AdapterType::none || drops) config.optimizer.learning_rate = 2e-3;
   if (packing == DataPacking::documents) config.data.path = documents_in(folder);
   return config;
 }
