@@ -127,7 +127,7 @@ RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapt
   if (drops && adapters == AdapterType::lora) config.adapter.dropout = 0.1;
   config.memory.frozen_as = frozen_as;
   // At the others' rate GPT-2's last loss changes by 3e-4 with the order of any sum.
-  if (adapters != AdapterType::none) config.optimizer.learning_rate = 2e-3;
+  if (adapters != AdapterType::none || drops) config.optimizer.learning_rate = 2e-3;
   if (packing == DataPacking::documents) config.data.path = documents_in(folder);
   return config;
 }
