@@ -31,12 +31,22 @@ constexpr std::array<float, 15> make_midpoints() {
 }
 constexpr std::array<float, 15> kMidpoints = make_midpoints();
 
-/// `times` is 1 / scale.
-std::uint8_t nf4_code(float value, float times) {
-  const float scaled = value * times;
-  int code = 0;
-  for (const float midpoint : kMidpoints) code += scaled > midpoint ? 1 : 0;
-  return static_cast<std::uint8_t>(code);
+/// Elements of nf4 whose codes are made together, in vectors.
+constexpr std::int64_t kTogether = 64;
+
+/// Codes of nf4, a byte each, of up to kTogether elements; `times` is 1 / scale.
+template <typename T>
+std::array<std::uint8_t, kTogether> nf4_codes(const T* elements, std::int64_t count, float times) {
+  std::array<float, kTogether> scaled = {};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+    scaled[i] = static_cast<float>(elements[i]) * times;
+  std::array<std::int32_t, kTogether> above = {};
+  for (const float midpoint : kMidpoints)
+    for (std::size_t i = 0; i < scaled.size(); ++i) above[i] += scaled[i] > midpoint ? 1 : 0;
+  std::array<std::uint8_t, kTogether> codes = {};
+  std::ranges::transform(above, codes.begin(),
+                         [](std::int32_t code) { return static_cast<std::uint8_t>(code); });
+  return codes;
 }
 
 /// `times` is 127 / scale.
@@ -65,19 +75,29 @@ float magnitude_of(const T* elements, std::int64_t count) {
   return std::bit_cast<float>(largest);
 }
 
-template <BlockFormat format, typename T>
-void encode(const BlockRun& run, const T* elements, const float* scales, std::int64_t first,
-            std::int64_t last, std::uint8_t* codes) {
+template <typename T>
+void encode_int8(const BlockRun& run, const T* elements, const float* scales, std::int64_t first,
+                 std::int64_t last, std::uint8_t* codes) {
   for_blocks(run, first, last, [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
     const float scale = scales[number];
-    const bool has_numbers = scale > 0;
-    const float times = has_numbers ? (format == BlockFormat::int8 ? 127.0F : 1.0F) / scale : 0;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto value = static_cast<float>(elements[i]);
-      if constexpr (format == BlockFormat::int8) {
-        codes[i] = has_numbers ? int8_code(value, times) : std::uint8_t{0};
-      } else {
-        const std::uint8_t code = has_numbers ? nf4_code(value, times) : kZeroOfNf4;
+    if (!(scale > 0)) return std::fill(codes + begin, codes + end, std::uint8_t{0});
+    const float times = 127.0F / scale;
+    for (std::int64_t i = begin; i < end; ++i) codes[i] = int8_code(static_cast<float>(elements[i]), times);
+  });
+}
+
+template <typename T>
+void encode_nf4(const BlockRun& run, const T* elements, const float* scales, std::int64_t first,
+                std::int64_t last, std::uint8_t* codes) {
+  for_blocks(run, first, last, [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
+    const float scale = scales[number];
+    std::array<std::uint8_t, kTogether> some;
+    some.fill(kZeroOfNf4);
+    for (std::int64_t from = begin; from < end; from += kTogether) {
+      const std::int64_t count = std::min(kTogether, end - from);
+      if (scale > 0) some = nf4_codes(elements + from, count, 1 / scale);
+      for (std::int64_t i = from; i < from + count; ++i) {
+        const std::uint8_t code = some[static_cast<std::size_t>(i - from)];
         codes[i / 2] = static_cast<std::uint8_t>(i % 2 == 0 ? code << 4 : codes[i / 2] | code);
       }
     }
@@ -122,9 +142,9 @@ void encode_blocks(const BlockRun& run, DType precision, const void* elements, c
     with_storage_type(precision, [&]<typename T>(T) {
       const auto* const typed = static_cast<const T*>(elements);
       if (run.format == BlockFormat::int8) {
-        encode<BlockFormat::int8>(run, typed, scales, first, last, codes);
+        encode_int8(run, typed, scales, first, last, codes);
       } else {
-        encode<BlockFormat::nf4>(run, typed, scales, first, last, codes);
+        encode_nf4(run, typed, scales, first, last, codes);
       }
     });
   });
@@ -133,11 +153,19 @@ void encode_blocks(const BlockRun& run, DType precision, const void* elements, c
 void decode_blocks(const BlockRun& run, DType precision, const std::uint8_t* codes, const float* scales,
                    std::int64_t first, std::int64_t count, float* values) {
   with_storage_type(precision, [&]<typename T>(T) {
-    for_blocks(run, first, first + count, [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const float number_of_code = block_number(run.format, code_at(run.format, codes, i), scales[number]);
-        values[i - first] = static_cast<float>(T(number_of_code));
+    const auto number_of = [&](std::size_t code, float scale) {
+      return static_cast<float>(T(block_number(run.format, static_cast<std::uint8_t>(code), scale)));
+    };
+    for_blocks(run, first, first + count, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
+      const float scale = scales[block];
+      if (run.format == BlockFormat::int8) {
+        for (std::int64_t i = begin; i < end; ++i) values[i - first] = number_of(codes[i], scale);
+        return;
       }
+      std::array<float, 16> numbers = {};
+      for (std::size_t code = 0; code < numbers.size(); ++code) numbers[code] = number_of(code, scale);
+      for (std::int64_t i = begin; i < end; ++i)
+        values[i - first] = numbers[code_at(BlockFormat::nf4, codes, i)];
     });
   });
 }

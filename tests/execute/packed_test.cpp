@@ -345,6 +345,26 @@ TEST_F(PackedInBlocks, AreOneRunOnManyRanks) {
   }
 }
 
+/// What is read from a checkpoint is packed again, by ranks that have other parts of it.
+TEST_F(PackedInBlocks, AreWrittenByAnyNumberOfRanksAndReadByAnyOther) {
+  config_.train.batch = 12;
+  config_.train.steps = 1;
+  config_.memory.frozen_as = ParameterFormat::int8;
+  config_.checkpoint.path = (folder_.path() / "out").string();
+  const auto on = [&](int data, int tensor) {
+    RunConfig config = config_;
+    config.parallel.data = data;
+    config.parallel.tensor = tensor;
+    return run_ranks(config, data * tensor).front().result.state_hash;
+  };
+  const std::string three = on(3, 1);
+  EXPECT_EQ(on(1, 2), three);  // which has nothing left to do
+  EXPECT_EQ(on(2, 2), three);
+  config_.train.steps = 2;
+  const std::string four = on(1, 4);
+  EXPECT_EQ(on(2, 1), four);
+}
+
 float made_up_value(const std::string& name, std::int64_t element) {
   return std::sin(static_cast<float>(element * element % 1013) + static_cast<float>(name.size()));
 }

@@ -2,6 +2,7 @@
 // for is packed again.
 #include "optim/block_packing.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <fstream>
@@ -98,13 +99,13 @@ TEST(BlockPacking, KeepsWhatWasPackedOnce) {
       // From less than fp16 has to about its largest.
       for (int exponent = -30; exponent < 14; ++exponent) {
         with_storage_type(precision, [&]<typename T>(T) {
-          std::vector<T> values;
-          for (int i = 0; i < 40 * 13; ++i) values.emplace_back(std::ldexp(normal(generator), exponent));
+          std::vector<T> values(40 * 13);
+          for (T& value : values) value = T(std::ldexp(normal(generator), exponent));
           const BlockRun run = {format, 13, 0, std::ssize(values)};
           const Encoded once = encoded(run, precision, values);
           const std::vector<float> numbers = decoded(run, precision, once);
-          std::vector<T> rounded;
-          for (const float number : numbers) rounded.emplace_back(number);
+          std::vector<T> rounded(numbers.size());
+          std::ranges::transform(numbers, rounded.begin(), [](float number) { return T(number); });
           const Encoded twice = encoded(run, precision, rounded);
           EXPECT_EQ(twice.scales, once.scales) << exponent;
           EXPECT_EQ(decoded(run, precision, twice), numbers) << exponent;
