@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,17 @@ void for_pieces(std::span<float> values, const Body& body) {
   for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
     body(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
   });
+}
+
+/// Some of so many weights, from the first on and in the middle.
+template <typename Read>
+void add_samples(std::int64_t weights, StreamingHash& hash, const Read& read) {
+  constexpr std::int64_t kSamples = 256;
+  std::vector<float> samples(static_cast<std::size_t>(std::min(kSamples, weights)));
+  for (const std::int64_t first : {std::int64_t{0}, (weights - std::ssize(samples)) / 2}) {
+    read(first, std::span(samples));
+    hash.update(std::as_bytes(std::span(samples)));
+  }
 }
 
 }  // namespace
@@ -74,25 +86,30 @@ void InitialWeights::read_tensor(const TensorSpec& tensor, std::int64_t first, s
 }
 
 std::string InitialWeights::hash_of_samples() const {
-  return folder_ || adapters_ ? hash_of_samples({Flat::trained, Flat::frozen}) : "";
+  if (!folder_ && !adapters_) return "";
+  StreamingHash hash;
+  for (const Unit& unit : model_.units) {
+    for (const Flat flat : {Flat::trained, Flat::frozen}) {
+      add_samples(unit.elements_of(flat), hash, [&](std::int64_t first, std::span<float> weights) {
+        read(unit, {first, std::ssize(weights), flat}, weights);
+      });
+    }
+  }
+  return hex(hash.digest());
 }
 
 std::string InitialWeights::hash_of_frozen_samples() const {
-  return hash_of_samples({Flat::frozen});
-}
-
-std::string InitialWeights::hash_of_samples(std::initializer_list<Flat> flats) const {
-  constexpr std::int64_t kSamples = 256;
-  StreamingHash hash;
+  std::map<std::string, const TensorSpec*> tensors;  // a rank's order may be its own
   for (const Unit& unit : model_.units) {
-    for (const Flat flat : flats) {
-      const std::int64_t all = unit.elements_of(flat), count = std::min(kSamples, all);
-      std::vector<float> weights(static_cast<std::size_t>(count));
-      for (const std::int64_t first : {std::int64_t{0}, (all - count) / 2}) {
-        read(unit, {.first = first, .count = count, .flat = flat}, weights);
-        hash.update(std::as_bytes(std::span(weights)));
-      }
-    }
+    for (const TensorSpec& tensor : unit.tensors)
+      if (tensor.flat == Flat::frozen) tensors[tensor.hf_name] = &tensor;
+  }
+  StreamingHash hash;
+  for (const auto& [name, tensor] : tensors) {
+    const auto read = [this, of = tensor](std::int64_t first, std::span<float> weights) {
+      read_tensor(*of, first, weights);
+    };
+    add_samples(tensor->whole_elements(), hash, read);
   }
   return hex(hash.digest());
 }

@@ -2,7 +2,6 @@
 // elsewhere.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,7 +31,7 @@ class InitialWeights {
   /// It covers some weights of each unit, which finds folders that hold other weights of the same shapes.
   /// Empty if there is no folder.
   std::string hash_of_samples() const;
-  /// Likewise of what is frozen, folder or not.
+  /// Likewise of each frozen tensor, folder or not, and the same whatever part of them a rank has.
   std::string hash_of_frozen_samples() const;
 
   /// "weights from FOLDER", for a person.
@@ -41,7 +40,6 @@ class InitialWeights {
  private:
   ReadTensor weights_beside_adapters() const;
   void read_piece(const Unit& unit, FlatRange range, std::span<float> out) const;
-  std::string hash_of_samples(std::initializer_list<Flat> flats) const;
 
   const RunConfig& config_;
   const Model& model_;

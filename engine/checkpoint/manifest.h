@@ -53,7 +53,7 @@ struct Manifest {
   struct Base {
     std::string path;        ///< model.path, from the root on; empty: they are random
     std::uint64_t seed = 0;  ///< of random ones
-    std::string samples;     ///< a hash of some of each unit's
+    std::string samples;     ///< a hash of some of each tensor's
     ParameterFormat frozen_as = ParameterFormat::precision;  ///< int8 or nf4 if they were kept so
     friend bool operator==(const Base&, const Base&) = default;
   };
