@@ -182,6 +182,26 @@ TEST_F(AdapterRun, KeepsCheckpointsOfAdaptersAlone) {
   }
 }
 
+/// What a checkpoint names is read as passes have read it.
+TEST_F(AdapterRun, LeavesTheNumbersThatItsCodesStoodFor) {
+  for (const ParameterFormat format : {ParameterFormat::int8, ParameterFormat::nf4}) {
+    config_.memory.frozen_as = format;
+    config_.adapter.type = AdapterType::dora;
+    const Tensors left = left_by(config_, {StateKind::frozen});
+    train_and([&](const Model& model, const ReadParameters& read) {
+      for (std::size_t u = 0; u < model.units.size(); ++u) {
+        for (const TensorSpec& tensor : model.units[u].tensors) {
+          if (tensor.flat != Flat::frozen) continue;
+          std::vector<float> values(static_cast<std::size_t>(tensor.elements));
+          read(u, {tensor.offset, tensor.elements, Flat::frozen}, values);
+          EXPECT_TRUE(has_same_bits(values, left.at(tensor.hf_name + " frozen"))) << tensor.hf_name;
+        }
+      }
+    });
+    std::filesystem::remove_all(saving().checkpoint.path);
+  }
+}
+
 TEST_F(AdapterRun, RefusesACheckpointOfAnotherModelsAdapters) {
   run(saving());
   RunConfig other = saving();
