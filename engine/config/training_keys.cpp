@@ -294,11 +294,11 @@ void add_adapter(std::vector<Key>& keys) {
             return targets.empty() ? "must name at least one layer" : "";
           }),
       &S::targets);
-  auto& dropout =
-      section.add<Number>("dropout", &S::dropout, "",
-                          "Probability with which an element of what A reads is left out, for each layer by "
-                          "itself (PEFT's lora_dropout); the others are divided by 1 - dropout. Not with dora.",
-                          [](const double& value) { return proper_fraction(static_cast<float>(value)); });
+  auto& dropout = section.add<Number>(
+      "dropout", &S::dropout, "",
+      "Probability with which an element of what A reads is left out, for each layer by "
+      "itself (PEFT's lora_dropout); the others are divided by 1 - dropout. Not with dora.",
+      [](const double& value) { return proper_fraction(static_cast<float>(value)); });
   of_adapters(dropout, &S::dropout);
   // PEFT's DoRA then drops what a part of the weight's own product reads, too.
   require(dropout, {"adapter.type"}, [](const RunConfig& c) -> std::string {
