@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
+#include "engine/checkpoint/rounded_blocks.h"
+#include "engine/config/words.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/freeze_patterns.h"
 
@@ -55,15 +57,24 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
   }
 }
 
+/// What a run goes on with beside a checkpoint's adapters is what the next checkpoint names.
 void refuse_other_base(const fs::path& folder, const Manifest& stored, const BaseWeights& base) {
-  if (!stored.base || stored.base->samples == base.identity.samples) return;
+  const std::string checkpoint = fmt::format("checkpoint {}", folder.string());
+  if (!stored.base) {
+    throw ConfigError(
+        fmt::format("{} is of an older version, with the whole model; export it, begin with "
+                    "that folder as adapter.path, and use another checkpoint.path or --fresh",
+                    checkpoint));
+  }
   const auto described = [](const Manifest::Base& weights) {
     return weights.path.empty() ? fmt::format("random ones of train.seed {}", weights.seed) : weights.path;
   };
-  throw ConfigError(fmt::format(
-      "checkpoint {} has adapters of other weights ({}) than those of this run ({}); use the model.path and "
-      "train.seed that are there, another checkpoint.path or --fresh",
-      folder.string(), described(*stored.base), described(base.identity)));
+  if (stored.base->samples != base.identity.samples) {
+    throw ConfigError(fmt::format(
+        "{} has adapters of other weights ({}) than those of this run ({}); use the model.path and "
+        "train.seed that are there, another checkpoint.path or --fresh",
+        checkpoint, described(*stored.base), described(base.identity)));
+  }
 }
 
 void read_state(StoredState& stored, const Model& model, const StateAccess& state) {
@@ -350,8 +361,9 @@ std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
       verify_files(entry.folder, *entry.manifest, file_system_, ranks_);
       on_every_rank(ranks_, [&] {
         if (base_) refuse_other_base(entry.folder, *entry.manifest, *base_);
-        stored.emplace(entry.folder, *entry.manifest, model, file_system_,
-                       base_ ? base_->read : ReadTensor());
+        ReadTensor base = base_ ? base_->read : ReadTensor();
+        if (base_ && base_->as_trained) base = as_trained(std::move(base), *entry.manifest);
+        stored.emplace(entry.folder, *entry.manifest, model, file_system_, std::move(base));
       });
     } catch (const DamageError& error) {
       warnings.push_back(fmt::format("skipped a damaged checkpoint: {}", error.what()));
@@ -371,6 +383,11 @@ std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
 std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model, const StateAccess& state) {
   std::optional<OpenCheckpoint> open = open_newest(model);
   if (!open) return std::nullopt;
+  if (base_ && base_->identity.frozen_as != open->manifest.base->frozen_as) {
+    warnings_.push_back(
+        fmt::format("memory.frozen_as was {} before and is {} now: the adapters go on beside other numbers",
+                    word_of(open->manifest.base->frozen_as), word_of(base_->identity.frozen_as)));
+  }
   on_every_rank(ranks_, [&] { read_state(open->state, model, state); });
   return std::move(*open);
 }

@@ -66,7 +66,7 @@ void InitialWeights::read_piece(const Unit& unit, FlatRange range, std::span<flo
   }
 }
 
-/// As passes read them.
+/// What norms are those of: codes in blocks stand for other numbers than those that are there.
 ReadTensor InitialWeights::weights_beside_adapters() const {
   ReadTensor read = [this](const TensorSpec& weight, std::int64_t first, std::span<float> values) {
     read_tensor(weight, first, values);
@@ -124,17 +124,16 @@ std::string InitialWeights::description() const {
 BaseWeights base_weights(const RunConfig& config, const Model& model) {
   auto weights = std::make_shared<const InitialWeights>(config, model);
   const std::string& path = config.model.path;
-  return {
-      .identity = {.path = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string(),
-                   .seed = path.empty() ? config.train.seed : 0,
-                   .samples = weights->hash_of_frozen_samples(),
-                   .frozen_as = has_blocks(config.memory.frozen_as) ? config.memory.frozen_as
-                                                                    : ParameterFormat::precision},
-      .read = [weights](const TensorSpec& tensor, std::int64_t begin, std::span<float> out) {
-        for_pieces(out, [&](std::int64_t first, std::span<float> piece) {
-          weights->read_tensor(tensor, begin + first, piece);
-        });
-      }};
+  return {.identity = {.path = path.empty() ? "" : std::filesystem::weakly_canonical(path).string(),
+                       .seed = path.empty() ? config.train.seed : 0,
+                       .samples = weights->hash_of_frozen_samples(),
+                       .frozen_as = has_blocks(config.memory.frozen_as) ? config.memory.frozen_as
+                                                                        : ParameterFormat::precision},
+          .read = [weights](const TensorSpec& tensor, std::int64_t begin, std::span<float> out) {
+            for_pieces(out, [&](std::int64_t first, std::span<float> piece) {
+              weights->read_tensor(tensor, begin + first, piece);
+            });
+          }};
 }
 
 }  // namespace strata

@@ -34,6 +34,21 @@ std::string text_with_checksum(nlohmann::json manifest) {
   throw DamageError(fmt::format("{}: {}", path.string(), sentence));
 }
 
+/// As a text; as numbers of its bytes if it is no UTF-8.
+nlohmann::json path_in_json(const std::string& path) {
+  const bool is_text = std::ranges::all_of(path, [](char byte) { return byte > 0; });
+  if (is_text ||
+      nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) == '"' + path + '"')
+    return path;
+  return std::vector<std::uint8_t>(path.begin(), path.end());
+}
+
+std::string path_from_json(const nlohmann::json& json) {
+  if (!json.is_array()) return json;
+  const auto bytes = json.get<std::vector<std::uint8_t>>();
+  return {bytes.begin(), bytes.end()};
+}
+
 nlohmann::json parse(const std::string& text, const fs::path& path) try {
   return parse_json(text, path.string());
 } catch (const ConfigError& error) {
@@ -68,7 +83,7 @@ std::string to_text(const Manifest& manifest) {
                        {"alpha", manifest.adapter.alpha},
                        {"targets", manifest.adapter.targets}};
   if (manifest.base) {
-    json["base"] = {{"path", manifest.base->path},
+    json["base"] = {{"path", path_in_json(manifest.base->path)},
                     {"seed", manifest.base->seed},
                     {"samples_xxh3", manifest.base->samples}};
     if (has_blocks(manifest.base->frozen_as)) json["base"]["frozen_as"] = word_of(manifest.base->frozen_as);
@@ -116,14 +131,21 @@ RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path&
 std::optional<Manifest::Base> base_in(const nlohmann::json& json, const fs::path& path) {
   const auto found = json.find("base");
   if (found == json.end()) return std::nullopt;
-  Manifest::Base base = {
-      .path = found->at("path"), .seed = found->at("seed"), .samples = found->at("samples_xxh3")};
-  const std::string format = found->value("frozen_as", std::string(word_of(base.frozen_as)));
-  const auto& words = Words<ParameterFormat>::list;
-  const auto word = std::ranges::find(words, format);
-  if (word == words.end())
-    refuse(path, fmt::format("the manifest is malformed (frozen_as is \"{}\")", format));
-  base.frozen_as = static_cast<ParameterFormat>(word - words.begin());
+  const nlohmann::json& seed = found->at("seed");
+  Manifest::Base base = {.path = path_from_json(found->at("path")),
+                         .seed = seed.is_number_unsigned() ? seed.get<std::uint64_t>() : 0,
+                         .samples = found->at("samples_xxh3")};
+  const bool is_a_place = base.path.empty() || fs::path(base.path).is_absolute();
+  if (!seed.is_number_unsigned() || !is_a_place || base.path.find('\0') != std::string::npos)
+    refuse(path, "the manifest is malformed (base names no model)");
+  if (const auto format = found->find("frozen_as"); format != found->end()) {
+    const auto& words = Words<ParameterFormat>::list;
+    const auto word = std::ranges::find(words, format->get<std::string>());
+    base.frozen_as =
+        word == words.end() ? ParameterFormat::precision : static_cast<ParameterFormat>(word - words.begin());
+    if (!has_blocks(base.frozen_as))
+      refuse(path, fmt::format("the manifest is malformed (frozen_as is {})", format->dump()));
+  }
   return base;
 }
 
@@ -148,6 +170,8 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.freeze = json.value("freeze", manifest.freeze);
   manifest.adapter = adapter_in(json, path);
   manifest.base = base_in(json, path);
+  if (manifest.base && manifest.adapter.type == AdapterType::none)
+    refuse(path, "the manifest is malformed (base without adapter)");
   manifest.rule = rule_in(json, path);
   manifest.progress = {
       .step = json.at("step"),

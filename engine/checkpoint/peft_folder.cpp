@@ -174,7 +174,7 @@ class AdapterDelta {
     });
     const std::vector<float> magnitudes = read_all(read, unit, *layer.magnitude);
     for (std::size_t i = 0; i < squares.size(); ++i)
-      factors_.push_back(static_cast<float>(magnitudes[i] / std::sqrt(squares[i])));
+      factors_.push_back(squares[i] > 0 ? static_cast<float>(magnitudes[i] / std::sqrt(squares[i])) : 0.0F);
   }
 
   const TensorSpec* weight() const { return layer_.weight; }

@@ -32,16 +32,24 @@ void round_blocks(BlockFormat format, std::int64_t block, DType precision, std::
 ReadTensor read_rounded_blocks(ReadTensor read, ParameterFormat format, DType precision) {
   return [=, read = std::move(read)](const TensorSpec& tensor, std::int64_t first, std::span<float> out) {
     if (!tensor.is_linear) return read(tensor, first, out);
-    const std::int64_t block = whole_block(tensor, format);
-    const std::int64_t begin = first / block * block;
-    const std::int64_t end =
-        std::min(tensor.whole_elements(), (first + std::ssize(out) + block - 1) / block * block);
-    std::vector<float> values(static_cast<std::size_t>(end - begin));
-    read(tensor, begin, values);
-    round_blocks(format == ParameterFormat::int8 ? BlockFormat::int8 : BlockFormat::nf4, block, precision,
-                 values);
-    std::copy_n(values.begin() + (first - begin), out.size(), out.begin());
+    const std::int64_t block = whole_block(tensor, format), whole = tensor.whole_elements();
+    const std::int64_t at_once = std::max(block, kLargestRead / block * block);
+    const std::int64_t last = first + std::ssize(out);
+    std::vector<float> values;
+    for (std::int64_t begin = first / block * block; begin < last; begin += at_once) {
+      values.resize(static_cast<std::size_t>(std::min(at_once, whole - begin)));
+      read(tensor, begin, values);
+      round_blocks(format == ParameterFormat::int8 ? BlockFormat::int8 : BlockFormat::nf4, block, precision,
+                   values);
+      const std::int64_t from = std::max(first, begin), to = std::min(last, begin + std::ssize(values));
+      std::copy_n(values.begin() + (from - begin), to - from, out.begin() + (from - first));
+    }
   };
+}
+
+ReadTensor as_trained(ReadTensor base, const Manifest& manifest) {
+  if (!base || !has_blocks(manifest.base->frozen_as)) return base;
+  return read_rounded_blocks(std::move(base), manifest.base->frozen_as, manifest.progress.precision.storage);
 }
 
 }  // namespace strata

@@ -7,7 +7,6 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "engine/checkpoint/rounded_blocks.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -133,9 +132,6 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
       model_(model),
       names_base_(manifest.base.has_value()),
       base_(std::move(base)) {
-  if (names_base_ && has_blocks(manifest.base->frozen_as))
-    base_ =
-        read_rounded_blocks(std::move(base_), manifest.base->frozen_as, manifest.progress.precision.storage);
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
   const std::vector<StateKind> all_kinds = names_base_ ? saved_kinds_of(model) : kinds_of(model);

@@ -34,6 +34,7 @@ std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range);
 struct BaseWeights {
   Manifest::Base identity;
   ReadTensor read;
+  bool as_trained = false;  ///< read them as a checkpoint's run did, if it kept them as codes in blocks
 };
 
 class StoredState {

@@ -1,9 +1,11 @@
 // strata export: the newest checkpoint as a Hugging Face folder, or its adapters as one of PEFT.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -35,6 +37,13 @@ void find_model(RunConfig& config) {
     config.model.path = folder.string();
     return;
   }
+}
+
+/// Whether adapters' checkpoints are there that do not have the model, too.
+bool name_their_models(const std::filesystem::path& path) {
+  return std::ranges::any_of(list_checkpoints(FileSystem::real(), path), [](const CheckpointEntry& entry) {
+    return entry.manifest && entry.manifest->base;
+  });
 }
 
 /// The checkpoint's own; an older one may have none.
@@ -71,13 +80,18 @@ int run_export(const ExportCommand& command) {
     throw ConfigError(command.run_file + " has no checkpoint.path, so there is no checkpoint to export");
   }
   const std::string base = config.model.path;
-  if (!command.merge) find_model(config);  // which has no weights
+  const bool needs_base = command.merge && name_their_models(config.checkpoint.path);
+  if (!needs_base) find_model(config);  // which has no weights
   const Model model = load_model(config);
   warn_of_model(config);
   if (command.merge && !model.adapts())
     throw ConfigError("--merge: the run file has no adapters (adapter.type), so there is nothing to merge");
   CheckpointStore checkpoints(config.checkpoint.path, config.checkpoint.keep);
-  if (command.merge) checkpoints.set_base(base_weights(config, model));
+  if (needs_base) {
+    BaseWeights weights = base_weights(config, model);
+    weights.as_trained = true;
+    checkpoints.set_base(std::move(weights));
+  }
   std::optional<OpenCheckpoint> open = checkpoints.open_newest(model);
   if (!open) throw ConfigError(fmt::format("there is no checkpoint in {}", config.checkpoint.path));
   say(open->warnings);

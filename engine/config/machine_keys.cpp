@@ -239,7 +239,8 @@ void add_memory(std::vector<Key>& keys) {
   require(section.add<Format>("frozen_as", &S::frozen_as, "",
                               "How parameters that are frozen, by train.freeze or beside adapters, are kept "
                               "and travel, on the device, too; "
-                              "checkpoints and exports have the rounded numbers. precision: as passes read "
+                              "checkpoints and exports have the rounded numbers, but for fp8 beside "
+                              "adapters. precision: as passes read "
                               "them. fp8: as in trained_as, and "
                               "losses are those of precision. int8, nf4: the same matrices in bitsandbytes' "
                               "formats, with any train.precision: int8 "

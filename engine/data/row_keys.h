@@ -15,9 +15,9 @@ class RowKeys {
  public:
   explicit RowKeys(std::uint64_t seed);
 
-  /// Of the samples from `first` on, counted over the whole run; keys is [samples, rows], where a rank may
-  /// have a part of each sequence. Never kWithoutDropout. Allocates nothing. REQUIRES: samples > 0 divides
-  /// the keys.
+  /// Fills in the keys of the samples from `first` on, counted over the whole run; keys is [samples, rows],
+  /// where a rank may have a part of each sequence. Never kWithoutDropout. Allocates nothing. REQUIRES:
+  /// samples > 0 divides the keys.
   void fill(std::int64_t first, std::int64_t samples, std::span<std::int32_t> keys,
             const ContextPart& part = {}) const;
 

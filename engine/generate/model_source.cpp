@@ -8,6 +8,7 @@
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/rounded_blocks.h"
 #include "engine/checkpoint/stored_state.h"
 
 namespace strata {
@@ -44,7 +45,8 @@ ReadTensor open_base(const fs::path& folder, const Manifest& manifest, const Mod
   const BaseWeights base = base_weights(*config, model);
   if (base.identity.samples != manifest.base->samples) {
     throw ConfigError(fmt::format("{} has other weights than those that checkpoint {} has adapters of",
-                                  config->model.path, folder.string()));
+                                  config->model.path.empty() ? "its seed" : config->model.path,
+                                  folder.string()));
   }
   return [config, read = base.read](const TensorSpec& tensor, std::int64_t first, std::span<float> out) {
     read(tensor, first, out);
@@ -62,7 +64,7 @@ ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding 
                      .name = fmt::format("{} (step {})", folder.string(), manifest.progress.step)};
   auto state = std::make_shared<StoredState>(
       folder, manifest, *source.model, FileSystem::real(),
-      manifest.base ? open_base(folder, manifest, *source.model) : ReadTensor());
+      manifest.base ? as_trained(open_base(folder, manifest, *source.model), manifest) : ReadTensor());
   source.read = [state](std::size_t unit, FlatRange range, std::span<float> out) {
     state->read(unit, weights_in(range.flat), range, out);
   };

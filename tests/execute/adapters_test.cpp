@@ -63,7 +63,9 @@ class AdapterRun : public ::testing::Test {
     RunOutcome outcome = run(config);
     const Model model = model_of(config);
     CheckpointStore store(config.checkpoint.path, 2);
-    store.set_base(base_weights(config, model));
+    BaseWeights base = base_weights(config, model);
+    base.as_trained = true;
+    store.set_base(std::move(base));
     std::optional<OpenCheckpoint> open = store.open_newest(model);
     use(model, [&](std::size_t unit, FlatRange range, std::span<float> out) {
       open->state.read(unit, weights_in(range.flat), range, out);

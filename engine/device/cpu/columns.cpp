@@ -105,7 +105,8 @@ void run_on_cpu(CpuContext& /*context*/, const MagnitudeFactors& call) {
   with_storage_type(call.magnitudes.dtype, [&]<typename T>(T) {
     const T* magnitudes = call.magnitudes.row<const T>(0);
     for (std::int64_t i = 0; i < call.magnitudes.columns; ++i) {
-      reciprocal_norms[i] = 1.0F / std::sqrt(squares[i] + dots[i]);
+      const float square = squares[i] + dots[i];
+      reciprocal_norms[i] = square > 0 ? 1.0F / std::sqrt(square) : 0.0F;
       factors[i] = static_cast<float>(magnitudes[i]) * reciprocal_norms[i];
     }
   });

@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(kColumnThreads)
                       float* reciprocal_norms, float* factors) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kColumnThreads + threadIdx.x;
   if (i >= outputs) return;
-  const float reciprocal = 1.0F / sqrtf(squares[i] + dots[i]);
+  const float square = squares[i] + dots[i];
+  const float reciprocal = square > 0 ? 1.0F / sqrtf(square) : 0.0F;
   reciprocal_norms[i] = reciprocal;
   factors[i] = to_float(magnitudes[i]) * reciprocal;
 }

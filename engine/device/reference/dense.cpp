@@ -116,7 +116,8 @@ void run_on_reference(const MagnitudeFactors& call) {
              is_fp32(call.reciprocal_norms, 1, outputs) && is_fp32(call.factors, 1, outputs),
          "fp32 sums and factors of [1, outputs]");
   for (std::int64_t i = 0; i < outputs; ++i) {
-    const double reciprocal = 1 / std::sqrt(load(call.squares, 0, i) + load(call.dots, 0, i));
+    const double square = load(call.squares, 0, i) + load(call.dots, 0, i);
+    const double reciprocal = square > 0 ? 1 / std::sqrt(square) : 0;
     store(call.factors, 0, i, load(call.magnitudes, 0, i) * reciprocal);
     store(call.reciprocal_norms, 0, i, reciprocal);
   }

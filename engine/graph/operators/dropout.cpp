@@ -1,5 +1,7 @@
 #include "engine/graph/operators/dropout.h"
 
+#include <cassert>
+
 #include "engine/graph/derivation.h"
 
 namespace strata {
@@ -11,6 +13,7 @@ std::shared_ptr<const Operator> DropoutRule::of_part(std::string_view variable, 
 }
 
 void DropoutRule::run(Kernels& kernels, const Operands& operands) const {
+  assert(site_ < kSitesOfUnit);
   kernels.run(Dropout{.x = operands[x],
                       .keys = operands.indices(keys),
                       .site = operands.unit() * kSitesOfUnit + site_,

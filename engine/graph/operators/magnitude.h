@@ -46,7 +46,8 @@ class MagnitudeDotsRule final : public Operator {
   float scale_;
 };
 
-/// norms = 1 / √(squares + dots), factors = magnitude · norms; all but the magnitude fp32, all [1, outputs].
+/// norms = 1 / √(squares + dots), 0 for a row of zeros, factors = magnitude · norms; all but the magnitude
+/// fp32, all [1, outputs].
 class MagnitudeFactorsRule final : public Operator {
  public:
   enum : int { squares, dots, magnitude, norms, factors };
