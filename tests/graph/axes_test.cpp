@@ -188,7 +188,8 @@ class Walk {
 UnitGraph adapted_layer(double dropout) {
   UnitBuilder::Built built = layer().finish();
   const std::vector<bool> weights = find_linear_weights(built);
-  return give_row_keys(adapt(std::move(built), weights, {.rank = 6, .scale = 0.5, .dropout = dropout}).graph, row_keys_array(true));
+  return give_row_keys(adapt(std::move(built), weights, {.rank = 6, .scale = 0.5, .dropout = dropout}).graph,
+                       row_keys_array(true));
 }
 
 /// All that are alone in their products, and two of three in one.
