@@ -12,8 +12,8 @@
 #include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/magnitude.h"
 #include "engine/graph/operators/norm.h"
-#include "engine/graph/split_product.h"
 #include "engine/graph/row_keys.h"
+#include "engine/graph/split_product.h"
 
 namespace strata {
 namespace {
@@ -176,8 +176,7 @@ class Adapting {
 
   void add_update(const Place& place, const LowRank& adapter) {
     TensorView low = low_rank(place.layer, place.x);
-    add(std::make_shared<LinearRule>(WeightOrder::linear),
-        {dropped(place), adapter.down, {}, {}, low});
+    add(std::make_shared<LinearRule>(WeightOrder::linear), {dropped(place), adapter.down, {}, {}, low});
     if (form_.scale != 1) {
       const TensorView scaled = low_rank(place.layer + ".scaled", place.x);
       add(std::make_shared<ScaleRule>(static_cast<float>(form_.scale)), {low, scaled});
