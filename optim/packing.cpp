@@ -76,17 +76,6 @@ void pack(const Packing& packing, std::size_t part, const void* elements, std::b
   }
 }
 
-void unpack(const Packing& packing, std::size_t part, const std::byte* packed, void* elements) {
-  with_storage_type(packing.precision, [&]<typename T>(T) {
-    for (const PackedStretch& stretch : packing.parts[part]) {
-      std::vector<float> values(static_cast<std::size_t>(stretch.count));
-      read_stretch(packing, stretch, packed, 0, stretch.count, values.data());
-      std::ranges::transform(values, static_cast<T*>(elements) + stretch.first,
-                             [](float value) { return T(value); });
-    }
-  });
-}
-
 void read_packed(const Packing& packing, std::size_t part, const std::byte* packed, std::int64_t first,
                  std::span<float> values) {
   std::ranges::fill(values, 0.0F);

@@ -56,9 +56,6 @@ struct Packing {
 /// the part's elements in the packing's precision, and part_bytes of memory.
 void pack(const Packing& packing, std::size_t part, const void* elements, std::byte* packed);
 
-/// All that is in a part's packed form, into its elements. One thread.
-void unpack(const Packing& packing, std::size_t part, const std::byte* packed, void* elements);
-
 /// Elements [first, first + count) of a part as fp32, zero where there is padding. One thread.
 void read_packed(const Packing& packing, std::size_t part, const std::byte* packed, std::int64_t first,
                  std::span<float> values);

@@ -45,34 +45,19 @@ InitialWeights::InitialWeights(const RunConfig& config, const Model& model) : co
 }
 
 void InitialWeights::read(const Unit& unit, FlatRange range, std::span<float> out) const {
+  const ReadTensor read = [this](const TensorSpec& tensor, std::int64_t first, std::span<float> values) {
+    read_tensor(tensor, first, values);
+  };
+  const ReadTensor weights = adapters_ ? ReadTensor() : as_passes_decode(read);
   for_pieces(out, [&](std::int64_t first, std::span<float> piece) {
-    read_piece(unit, {range.first + first, std::ssize(piece), range.flat}, piece);
+    fill_unit(unit, {range.first + first, std::ssize(piece), range.flat}, read, weights, piece);
   });
 }
 
-void InitialWeights::read_piece(const Unit& unit, FlatRange range, std::span<float> out) const {
-  if (!folder_ && !adapters_)
-    return initialize_unit(model_.architecture, unit, config_.train.seed, range, out);
-  std::ranges::fill(out, 0.0F);
-  for (const TensorRun& run : runs_in(unit, range)) {
-    const TensorSpec& tensor = *run.tensor;
-    const std::span<float> part =
-        out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
-    if (has_norms(tensor) && !adapters_) {
-      fill_norms(unit, tensor, weights_beside_adapters(), run.first, part);
-    } else {
-      read_tensor(tensor, run.first, part);
-    }
-  }
-}
-
-/// What norms are those of: codes in blocks stand for other numbers than those that are there.
-ReadTensor InitialWeights::weights_beside_adapters() const {
-  ReadTensor read = [this](const TensorSpec& weight, std::int64_t first, std::span<float> values) {
-    read_tensor(weight, first, values);
-  };
+/// Codes in blocks stand for other numbers than those that are there.
+ReadTensor InitialWeights::as_passes_decode(const ReadTensor& read) const {
   const ParameterFormat format = config_.memory.frozen_as;
-  return has_blocks(format) ? read_rounded_blocks(std::move(read), format, config_.precision()) : read;
+  return has_blocks(format) ? read_rounded_blocks(read, format, config_.precision()) : read;
 }
 
 void InitialWeights::read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const {

@@ -38,8 +38,7 @@ class InitialWeights {
   std::string description() const;
 
  private:
-  ReadTensor weights_beside_adapters() const;
-  void read_piece(const Unit& unit, FlatRange range, std::span<float> out) const;
+  ReadTensor as_passes_decode(const ReadTensor& read) const;
 
   const RunConfig& config_;
   const Model& model_;

@@ -50,22 +50,4 @@ void initialize_tensor(const Architecture& architecture, const TensorSpec& tenso
   if (tensor.zero_row >= 0) clear_row(tensor.zero_row, tensor.hf_shape.back(), first, out);
 }
 
-void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed, FlatRange range,
-                     std::span<float> out) {
-  assert(std::ssize(out) == range.count);
-  std::fill(out.begin(), out.end(), 0.0F);
-  const auto initialize = [&](const TensorSpec& tensor, std::int64_t first, std::span<float> part) {
-    initialize_tensor(architecture, tensor, seed, first, part);
-  };
-  for (const TensorRun& run : runs_in(unit, range)) {
-    const std::span<float> part =
-        out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
-    if (has_norms(*run.tensor)) {
-      fill_norms(unit, *run.tensor, initialize, run.first, part);
-    } else {
-      initialize(*run.tensor, run.first, part);
-    }
-  }
-}
-
 }  // namespace strata

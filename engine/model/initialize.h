@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/model/flat_range.h"
 #include "engine/model/model.h"
 
 namespace strata {
@@ -16,9 +15,5 @@ namespace strata {
 /// what Init says of an adapter's. REQUIRES: none that begins with norms (weight_norms.h).
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
                        std::int64_t first, std::span<float> out);
-
-/// A range of a unit, with zeros in its padding. REQUIRES: out.size() == range.count.
-void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed, FlatRange range,
-                     std::span<float> out);
 
 }  // namespace strata

@@ -1,6 +1,7 @@
 #include "engine/model/weight_norms.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <vector>
 
@@ -34,6 +35,21 @@ void fill_norms(const Unit& unit, const TensorSpec& tensor, const ReadTensor& re
   }
   std::ranges::transform(squares, out.begin(),
                          [](double square) { return static_cast<float>(std::sqrt(square)); });
+}
+
+void fill_unit(const Unit& unit, FlatRange range, const ReadTensor& read, const ReadTensor& weights,
+               std::span<float> out) {
+  assert(std::ssize(out) == range.count);
+  std::ranges::fill(out, 0.0F);
+  for (const TensorRun& run : runs_in(unit, range)) {
+    const std::span<float> part =
+        out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
+    if (weights && has_norms(*run.tensor)) {
+      fill_norms(unit, *run.tensor, weights, run.first, part);
+    } else {
+      read(*run.tensor, run.first, part);
+    }
+  }
 }
 
 }  // namespace strata

@@ -1,4 +1,5 @@
-// The lengths of a weight's rows or columns, with which magnitudes beside it begin (engine/graph/adapters.h).
+// How units are filled with what tensors begin with, and the lengths of a weight's rows or columns, with
+// which magnitudes beside it begin (engine/graph/adapters.h).
 #pragma once
 
 #include <cstdint>
@@ -16,5 +17,11 @@ bool has_norms(const TensorSpec& tensor);
 /// the elements gives the same bits.
 void fill_norms(const Unit& unit, const TensorSpec& tensor, const ReadTensor& read, std::int64_t first,
                 std::span<float> out);
+
+/// A range of a unit of what `read` gives of its tensors, with zeros in its padding. Those that begin with
+/// norms have those of what `weights` gives; empty: they are read like others. REQUIRES: out.size() ==
+/// range.count.
+void fill_unit(const Unit& unit, FlatRange range, const ReadTensor& read, const ReadTensor& weights,
+               std::span<float> out);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Of what dropout decides: as many elements as were asked for are kept, and none tells of another.
+// Dropout keeps as many elements as it is asked to, and none tells of another.
 #include "base/dropout.h"
 
 #include <gtest/gtest.h>

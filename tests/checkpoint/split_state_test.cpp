@@ -4,10 +4,10 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/stored_state.h"
-#include "engine/model/initialize.h"
 #include "engine/model/split_model.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"
+#include "tests/support/initial_unit.h"
 
 namespace strata::test {
 namespace {
@@ -107,11 +107,13 @@ TEST_P(SplitState, OfOneRankIsReadByRanksThatShareUnits) {
 TEST_P(SplitState, BeginsWithTheSameWeights) {
   State whole(model_, 0);
   for (std::size_t u = 0; u < model_.units.size(); ++u)
-    initialize_unit(model_.architecture, model_.units[u], 7, strata::whole(model_.units[u]), whole.flat(u));
+    test::initialize_unit(model_.architecture, model_.units[u], 7, strata::whole(model_.units[u]),
+                          whole.flat(u));
   on_ranks(tensor(), [&](Communicator&, const Model& model, State&, int, int) {
     State expected = part_of_state(whole, model_, model), found(model, 0);
     for (std::size_t u = 0; u < model.units.size(); ++u) {
-      initialize_unit(model.architecture, model.units[u], 7, strata::whole(model.units[u]), found.flat(u));
+      test::initialize_unit(model.architecture, model.units[u], 7, strata::whole(model.units[u]),
+                            found.flat(u));
       EXPECT_TRUE(std::ranges::equal(found.flat(u), expected.flat(u))) << model.units[u].name;
     }
   });

@@ -54,7 +54,7 @@ struct DocumentLosses {
   double gradient_norm = 0;
 };
 
-/// Of documents that begin `stride` tokens behind the one before; 0: where that ends.
+/// Trains on documents that begin `stride` tokens behind the one before; 0: where that ends.
 DocumentLosses document_losses(RunConfig config, std::int64_t stride, Device* device) {
   config.plan.lanes = LaneMode::serial;
   std::vector<float> all;

@@ -1,6 +1,5 @@
 // Dropout in whole runs: what is dropped follows from where it stands in the run, so no placement, layout of
 // ranks or resumption changes it, and no validation knows of it. tests/parity holds it against PyTorch.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,18 +94,7 @@ TEST_F(DropoutRun, IsOneRunOnManyRanks) {
   for (RunConfig alone : configs()) {
     alone.train.steps = 3;
     alone.train.batch = 8;
-    RunConfig data = alone, tensor = alone, sequence = alone, pipeline = alone, context = alone;
-    data.parallel.data = 2;
-    tensor.parallel.tensor = 2;
-    sequence.parallel.tensor = 2;
-    sequence.parallel.sequence = true;
-    pipeline.parallel.pipeline = 2;
-    context.parallel.context = 2;
-    for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
-      SCOPED_TRACE(fmt::format("data {}, tensor {}, pipeline {}, context {}", config.parallel.data,
-                               config.parallel.tensor, config.parallel.pipeline, config.parallel.context));
-      test::expect_equal_runs(alone, config, 2);
-    }
+    test::expect_one_run_on_two_ranks(alone);
   }
 }
 

@@ -1,10 +1,12 @@
 #include "tests/execute/gradients.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <memory>
 #include <mutex>
+
 #include "engine/model/split_model.h"
 
 namespace strata::test {
@@ -97,6 +99,21 @@ ComparedRuns expect_equal_runs(const RunConfig& alone, const RunConfig& config, 
   }
   expect_equal_gradients(model_of(config), alone, config, ranks);
   return runs;
+}
+
+void expect_one_run_on_two_ranks(const RunConfig& alone) {
+  RunConfig data = alone, tensor = alone, sequence = alone, pipeline = alone, context = alone;
+  data.parallel.data = 2;
+  tensor.parallel.tensor = 2;
+  sequence.parallel.tensor = 2;
+  sequence.parallel.sequence = true;
+  pipeline.parallel.pipeline = 2;
+  context.parallel.context = 2;
+  for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
+    SCOPED_TRACE(fmt::format("data {}, tensor {}, pipeline {}, context {}", config.parallel.data,
+                             config.parallel.tensor, config.parallel.pipeline, config.parallel.context));
+    expect_equal_runs(alone, config, 2);
+  }
 }
 
 void expect_equal_norms(const std::vector<RunOutcome>& ranks, const RunOutcome& alone) {

@@ -32,6 +32,8 @@ struct ComparedRuns {
 /// Trains `config` on so many ranks, and `alone` on one: losses of all steps and validations and the first
 /// step's gradients agree within 1e-5, the ranks have one state, and their plans were exact.
 ComparedRuns expect_equal_runs(const RunConfig& alone, const RunConfig& config, int ranks);
+/// expect_equal_runs() of two ranks that share batches, layers, layers and tokens, a pipeline, and sequences.
+void expect_one_run_on_two_ranks(const RunConfig& alone);
 /// The norms of all steps' gradients agree within 1e-4.
 void expect_equal_norms(const std::vector<RunOutcome>& ranks, const RunOutcome& alone);
 

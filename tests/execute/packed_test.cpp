@@ -392,7 +392,7 @@ std::map<std::string, std::map<std::int64_t, float>> numbers_packed(const Model&
     const auto number = static_cast<std::size_t>(part);
     BlockScales(unit, Flat::frozen, format.as, read).write(packing, number, elements.data(), packed.data());
     pack(packing, number, elements.data(), packed.data());
-    unpack(packing, number, packed.data(), again.data());
+    read_packed(packing, number, packed.data(), 0, again);
     for (const TensorRun& run : runs) {
       for (std::int64_t i = 0; i < run.count(); ++i)
         numbers[run.tensor->hf_name][run.first + i] = again[static_cast<std::size_t>(run.at + i)];

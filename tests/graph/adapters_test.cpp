@@ -103,7 +103,7 @@ TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
   EXPECT_EQ(std::ranges::count(names_of_nodes(backward), "add"), 0);
 }
 
-/// Of two projections in one product, one has magnitudes: its product is one of its own.
+/// One of two projections in a product has magnitudes: it gets a product of its own.
 TEST(Adapters, WithMagnitudesMultiplyTheSumOfProductAndUpdate) {
   const auto [unit, graph] = adapted({"mlp.up"}, false, {.scale = 0.5, .has_magnitudes = true});
   const TensorSpec& magnitude = unit.tensors.back();

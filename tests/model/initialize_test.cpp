@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "engine/graph/adapters.h"
+#include "tests/support/initial_unit.h"
 
 namespace strata {
 namespace {
@@ -29,7 +30,7 @@ FlatRange range_of(std::size_t first, std::size_t count) {
 std::vector<float> whole_unit(const Model& model, std::size_t index, std::uint64_t seed) {
   const Unit& unit = model.units[index];
   std::vector<float> flat(static_cast<std::size_t>(unit.elements), -1.0F);
-  initialize_unit(model.architecture, unit, seed, whole(unit), flat);
+  test::initialize_unit(model.architecture, unit, seed, whole(unit), flat);
   return flat;
 }
 
@@ -51,8 +52,8 @@ TEST(Initialize, AnySplitOfAUnitGivesTheSameBits) {
     std::vector<float> flat(whole.size(), -1.0F);
     for (std::size_t first = 0; first < flat.size(); first += piece) {
       const std::size_t count = std::min(piece, flat.size() - first);
-      initialize_unit(model.architecture, model.units[1], 42, range_of(first, count),
-                      std::span(flat).subspan(first, count));
+      test::initialize_unit(model.architecture, model.units[1], 42, range_of(first, count),
+                            std::span(flat).subspan(first, count));
     }
     EXPECT_EQ(flat, whole) << piece;
   }
@@ -108,7 +109,7 @@ TEST(Initialize, ThePaddingTokensRowIsZeroInAnySplit) {
   for (std::size_t first = 0; first < expected.size(); first += 5) {
     const std::size_t count = std::min<std::size_t>(5, expected.size() - first);
     std::vector<float> piece(count);
-    initialize_unit(with.architecture, with.embedding(), 42, range_of(first, count), piece);
+    test::initialize_unit(with.architecture, with.embedding(), 42, range_of(first, count), piece);
     EXPECT_TRUE(std::equal(piece.begin(), piece.end(), expected.begin() + static_cast<std::ptrdiff_t>(first)))
         << first;
   }
@@ -133,9 +134,9 @@ TEST(Initialize, MagnitudesAreNormsOfTheirWeightsInAnySplit) {
     const Model model = build_model(parse_architecture(config, "test"), {}, {}, Rounding::none, dora);
     const Unit& unit = model.units[1];
     std::vector<float> trained(static_cast<std::size_t>(unit.elements)), frozen;
-    initialize_unit(model.architecture, unit, 42, whole(unit), trained);
+    test::initialize_unit(model.architecture, unit, 42, whole(unit), trained);
     frozen.resize(static_cast<std::size_t>(unit.frozen_elements));
-    initialize_unit(model.architecture, unit, 42, whole(unit, Flat::frozen), frozen);
+    test::initialize_unit(model.architecture, unit, 42, whole(unit, Flat::frozen), frozen);
     std::size_t found = 0;
     for (const AdaptedLayer& layer : adapted_layers(unit, model.graph_of(unit))) {
       const std::vector<float> weight = tensor_of(frozen, *layer.weight);
@@ -153,7 +154,7 @@ TEST(Initialize, MagnitudesAreNormsOfTheirWeightsInAnySplit) {
     std::vector<float> pieces;
     for (std::int64_t first = 0; first < unit.elements; first += 32) {
       std::vector<float> piece(32);
-      initialize_unit(model.architecture, unit, 42, {first, 32}, piece);
+      test::initialize_unit(model.architecture, unit, 42, {first, 32}, piece);
       pieces.insert(pieces.end(), piece.begin(), piece.end());
     }
     EXPECT_EQ(pieces, trained);
