@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/watchdog.h"
-#include "engine/chat/chat_template.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/model_command.h"
+#include "engine/cli/prompts.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/data/tokenize.h"
@@ -38,24 +38,6 @@ std::vector<std::string> prompts_of(const GenerateCommand& command) {
   }
   if (prompts.empty()) throw ConfigError("there is no prompt: give --prompt TEXT or --prompt-file FILE");
   return prompts;
-}
-
-std::vector<TokenIds> encode(const GenerateCommand& command, const std::vector<std::string>& prompts,
-                             const PromptText& text, const std::string& tokenizer) {
-  std::vector<TokenIds> encoded;
-  if (!command.chat) {
-    for (const std::string& prompt : prompts) encoded.push_back(text.encode(prompt, text::AddSpecial::yes));
-    return encoded;
-  }
-  if (text.tokenizer() == nullptr) throw ConfigError("--chat needs a model's tokenizer, and bytes are none");
-  const auto chat_template = chat::ChatTemplate::read(tokenizer_file_of(tokenizer).parent_path());
-  chat::RenderOptions options;
-  options.add_generation_prompt = true;
-  for (const std::string& prompt : prompts) {
-    const auto messages = nlohmann::ordered_json::array({{{"role", "user"}, {"content", prompt}}});
-    encoded.push_back(text.encode(chat_template.render(messages, options).text, text::AddSpecial::no));
-  }
-  return encoded;
 }
 
 /// The first prompt's text as it comes, the others' behind it. Nothing is said if `is_quiet`.
@@ -103,7 +85,7 @@ int run_generate(const GenerateCommand& command) {
   OpenedModel opened = open_model(command);
   const std::string tokenizer = tokenizer_of(command, opened.source);
   const PromptText text = PromptText::read(tokenizer);
-  std::vector<TokenIds> encoded = encode(command, prompts, text, tokenizer);
+  const std::vector<TokenIds> encoded = encode_prompts(prompts, text, tokenizer, command.chat, "--chat");
   GenerationOptions options{.precision = opened.precision.storage,
                             .max_tokens = command.max_tokens,
                             .stops = {0},

@@ -36,9 +36,29 @@ std::string hash_of_samples(const RunConfig& config, const BatchLoader& data) {
   return hex(hash.digest());
 }
 
+std::string hash_of(const SamplePrompts& prompts) {
+  StreamingHash hash;
+  const auto add = [&](std::span<const std::int32_t> ids) {
+    const auto count = std::ssize(ids);
+    hash.update(std::as_bytes(std::span(&count, 1)));
+    hash.update(std::as_bytes(ids));
+  };
+  for (const SamplePrompts::Prompt& prompt : prompts.prompts) add(prompt.ids);
+  add(std::vector<std::int32_t>(prompts.stops.begin(), prompts.stops.end()));
+  return hex(hash.digest());
+}
+
 /// Hashes the text that strata plan --program prints, which says all of it.
 std::string hash_of(const Program& program) {
   return hex(hash_text(print(program)));
+}
+
+void add_interludes(Facts& facts, const OfInterludes<PlannedProgram>& interludes, const std::string& of_whom) {
+  for (const Interlude interlude : kInterludes) {
+    const auto found = interludes.find(interlude);
+    facts.emplace_back(fmt::format("a hash of the {} program{}", name_of(interlude), of_whom),
+                       found == interludes.end() ? "" : hash_of(found->second.program));
+  }
 }
 
 }  // namespace
@@ -52,13 +72,15 @@ MachineRates agree_on_hosts(RunConfig& config, Communicator* world) {
   return agreed.rates;
 }
 
-void require_one_run(const RunConfig& config, const Architecture& architecture, const BatchLoader& data,
-                     bool fresh, Communicator* world) {
+void require_one_run(const PreparedModel& model, bool fresh, Communicator* world) {
   if (world == nullptr) return;
+  const RunConfig& config = model.config;
+  const Architecture& architecture = model.model.architecture;
+  const BatchLoader& data = *model.data;
   Facts facts = common_values(config);
   facts.emplace_back("--fresh", fresh ? "given" : "");
-  const nlohmann::json model = to_hf_config(architecture);
-  for (const auto& [key, value] : model.items()) facts.emplace_back("the model's " + key, value.dump());
+  const nlohmann::json keys = to_hf_config(architecture);
+  for (const auto& [key, value] : keys.items()) facts.emplace_back("the model's " + key, value.dump());
   facts.emplace_back("the model's dropout",
                      fmt::format("{}, {}", architecture.embedding_dropout, architecture.residual_dropout));
   facts.emplace_back("sequences to train on", fmt::format("{}", data.training_sequences()));
@@ -67,6 +89,7 @@ void require_one_run(const RunConfig& config, const Architecture& architecture, 
   std::string samples;
   on_every_rank(world, [&] { samples = hash_of_samples(config, data); });
   facts.emplace_back("a hash of the data's tokens", samples);
+  facts.emplace_back("a hash of the tokens of train.samples.prompts", hash_of(model.prompts));
   require_same(world, facts, "all ranks of a run need the same run file, model and data");
 }
 
@@ -82,8 +105,7 @@ void require_one_plan(const std::vector<Plan>& plans, Communicator* world) {
       facts.emplace_back(fmt::format("planned bytes of the tier {}{}", name_of(tier), stage),
                          fmt::format("{}", plan.arena_bytes(tier)));
     facts.emplace_back("a hash of the training program" + stage, hash_of(plan.training.program));
-    facts.emplace_back("a hash of the validation program" + stage,
-                       plan.validation ? hash_of(plan.validation->program) : "");
+    add_interludes(facts, plan.interludes, stage);
   }
   require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }
@@ -98,8 +120,7 @@ void require_one_plan(const std::vector<JointPlan>& plans, Communicator* world) 
       facts.emplace_back(fmt::format("planned bytes of the tier {}{}", name_of(tier), of_role),
                          fmt::format("{}", plan.arena_bytes(tier)));
     facts.emplace_back("a hash of the training program" + of_role, hash_of(plan.training.program));
-    facts.emplace_back("a hash of the validation program" + of_role,
-                       plan.validation ? hash_of(plan.validation->program) : "");
+    add_interludes(facts, plan.interludes, of_role);
   }
   require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }

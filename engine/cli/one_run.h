@@ -4,9 +4,8 @@
 #pragma once
 
 #include "collectives/communicator.h"
+#include "engine/cli/training.h"
 #include "engine/config/run_config.h"
-#include "engine/data/batch_loader.h"
-#include "engine/model/architecture.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 
@@ -17,8 +16,7 @@ namespace strata {
 MachineRates agree_on_hosts(RunConfig& config, Communicator* world);
 
 /// Throws ConfigError on every rank if run file, model, data or --fresh differ, naming what, and where.
-void require_one_run(const RunConfig& config, const Architecture& architecture, const BatchLoader& data,
-                     bool fresh, Communicator* world);
+void require_one_run(const PreparedModel& model, bool fresh, Communicator* world);
 
 /// Likewise for plans. Each rank compares every program that it can derive: today there is one for all.
 void require_one_plan(const std::vector<Plan>& plans, Communicator* world);

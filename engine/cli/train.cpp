@@ -82,7 +82,7 @@ int train(const TrainCommand& command, Job& job) {
   PreparedModel& setup = models.front();
   RunConfig& config = setup.config;
   const MachineRates planning = agree_on_hosts(config, job.world());
-  require_one_run(config, setup.model.architecture, *setup.data, command.fresh, job.world());
+  require_one_run(setup, command.fresh, job.world());
   if (job.is_first()) {
     say_where_memory_goes(config, machine.host);
     for (const std::string& line : {precision.line, layout})
@@ -102,7 +102,7 @@ int train(const TrainCommand& command, Job& job) {
   if (!command.profile.empty()) recording.push_back(&recorded);
   const std::unique_ptr<StepTrace> trace = open_trace(config, job);
   if (trace) recording.push_back(&*trace);
-  Trainer trainer(config, setup.model, plan, *machine.device, training_data(*setup.data, setup.model.context),
+  Trainer trainer(config, setup.model, plan, *machine.device, data_of(setup),
                   {.fresh = command.fresh,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
                    .companions = {setup.companions},

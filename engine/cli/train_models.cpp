@@ -119,7 +119,7 @@ class ModelsTraining {
     planning_ = agree_on_hosts(models_.front().config, job_.world());
     for (PreparedModel& model : models_) {
       model.config.memory = models_.front().config.memory;
-      require_one_run(model.config, model.model.architecture, *model.data, command_.fresh, job_.world());
+      require_one_run(model, command_.fresh, job_.world());
     }
   }
 
@@ -245,8 +245,7 @@ class ModelsTraining {
     std::vector<std::shared_ptr<const Companions>> companions;
     for (const std::size_t m : trained_) {
       companions.push_back(models_[m].companions);
-      models.push_back(
-          {models_[m].config, models_[m].model, training_data(*models_[m].data, models_[m].model.context)});
+      models.push_back({models_[m].config, models_[m].model, data_of(models_[m])});
     }
     const RunConfig& config = models_.front().config;
     std::vector<RoundListener*> recording;

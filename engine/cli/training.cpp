@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "collectives/agreement.h"
 #include "engine/cli/device.h"
+#include "engine/cli/prompts.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
@@ -94,7 +95,8 @@ void require_means_over_targets(const RunConfig& config, const Architecture& arc
 }  // namespace
 
 PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
-  PreparedModel prepared{.config = agreed, .model = {}, .data = {}, .companions = {}, .warnings = {}};
+  PreparedModel prepared{
+      .config = agreed, .model = {}, .data = {}, .prompts = {}, .companions = {}, .warnings = {}};
   RunConfig& config = prepared.config;
   if (config.ranks() != job.size()) {
     const RunConfig::ParallelSection& parallel = config.parallel;
@@ -113,6 +115,7 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   prepared.model = load_model_of_rank(config, job.rank());
   if (job.is_first()) warn_of_model(config);
   const std::int64_t vocabulary = prepared.model.architecture.vocabulary;
+  prepared.prompts = read_sample_prompts(config, vocabulary);
   const std::string doubt = doubt_about_bytes(config, vocabulary);
   DataFiles files = find_data_files(config);
   if (config.data.tokenizer == Tokenizer::automatic) {
@@ -127,6 +130,12 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   if (config.train.validate_every > 0)
     config.train.validation_batches = prepared.data->validation_microbatches();
   return prepared;
+}
+
+TrainingData data_of(const PreparedModel& model) {
+  TrainingData data = training_data(*model.data, model.model.context);
+  data.prompts = model.prompts;
+  return data;
 }
 
 void read_companions(std::vector<PreparedModel>& models, const Job& job) {

@@ -42,11 +42,15 @@ struct PreparedModel {
   RunConfig config;
   Model model;
   std::unique_ptr<BatchLoader> data;
+  SamplePrompts prompts;
   std::shared_ptr<const Companions> companions;  ///< for its checkpoints; null if it has none
   std::vector<std::string> warnings;
 };
 /// Throws ConfigError.
 PreparedModel prepare_model(const RunConfig& agreed, Job& job);
+
+/// What a run is given of it. REQUIRES: the model outlives the result.
+TrainingData data_of(const PreparedModel& model);
 
 /// Reads, on the first rank, what checkpoints have beside the state: once for all models of one folder.
 void read_companions(std::vector<PreparedModel>& models, const Job& job);

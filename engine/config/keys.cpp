@@ -26,6 +26,7 @@ const std::vector<Section>& config_sections() {
       {"train", "How long, in which portions and how exactly."},
       {"train.loss_scale",
        "Dynamic loss scaling, as torch.amp.GradScaler does it; with precision fp16 only."},
+      {"train.samples", "Texts that the model goes on with now and then, to read how it comes along."},
       {"adapter", "What is trained beside a model that stays as it is."},
       {"optimizer", "How a gradient becomes a step."},
       {"optimizer.schedule", "The learning rate over the run."},

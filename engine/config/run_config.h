@@ -130,6 +130,18 @@ struct RunConfig {
     friend bool operator==(const TrainSection&, const TrainSection&) = default;
   } train;
 
+  /// Texts that the model goes on with between steps, as it is then.
+  struct SamplesSection {
+    std::vector<std::string> prompts;  ///< empty: there are none
+    std::int64_t every = 0;            ///< steps
+    std::int64_t max_length = 128;     ///< tokens of a sample, its prompt included
+    double temperature = 0;            ///< 0: the likeliest token
+    double top_p = 1;
+    std::int64_t top_k = 0;  ///< 0: all
+    bool chat = false;       ///< prompts are what a user says, in the model's chat template
+    friend bool operator==(const SamplesSection&, const SamplesSection&) = default;
+  } samples;
+
   struct AdapterSection {
     AdapterType type = AdapterType::none;
     std::int64_t rank = 16;

@@ -14,6 +14,9 @@ std::string fraction(const double& value) {
 std::string proper_fraction(const double& value) {
   return value < 0 || value >= 1 ? "must be at least 0 and less than 1" : "";
 }
+std::string positive_fraction(const double& value) {
+  return value <= 0 || value > 1 ? "must be greater than 0 and at most 1" : "";
+}
 std::string positive(const double& value) {
   return value <= 0 ? "must be greater than 0" : "";
 }
@@ -250,6 +253,54 @@ void add_loss_scale(std::vector<Key>& keys) {
                                             at_least_one));
 }
 
+std::string check_samples(const RunConfig& config) {
+  const RunConfig::SamplesSection& samples = config.samples;
+  constexpr std::size_t kMostPrompts = 256;
+  if (samples.prompts.size() > kMostPrompts)
+    return fmt::format("{} prompts are more than the {} that a run goes on with", samples.prompts.size(),
+                       kMostPrompts);
+  if (samples.prompts.empty() && samples.every > 0)
+    return "there is nothing to go on with: give train.samples.prompts";
+  if (!samples.prompts.empty() && samples.every == 0)
+    return "samples are taken every train.samples.every steps, which is not given";
+  if (!samples.prompts.empty() && config.data.tokenizer == Tokenizer::none &&
+      config.data.tokenizer_path.empty() && config.model.path.empty())
+    return "prompts are text, and data.tokenizer none says nothing of a tokenizer: set data.tokenizer_path to "
+           "a folder that has a tokenizer.json";
+  return "";
+}
+
+void add_samples(std::vector<Key>& keys) {
+  using S = RunConfig::SamplesSection;
+  using Int = Integer<std::int64_t>;
+  SectionKeys<S> section(keys, "train.samples", &RunConfig::samples);
+  require(section.add<TextList>(
+              "prompts", &S::prompts, "",
+              "Texts that the model goes on with before the first step, between steps and after the last, "
+              "with the weights "
+              "that it has then. Tokens are those of data.tokenizer; with none, those of the tokenizer.json "
+              "in "
+              "data.tokenizer_path or model.path. What is trained does not depend on it."),
+          {"train.samples.every", "data.tokenizer"}, check_samples);
+  section.add<Int>("every", &S::every, "steps", "Steps from one time that samples are taken to the next.",
+                   not_negative);
+  section.add<Int>("max_length", &S::max_length, "tokens",
+                   "Where a sample ends at the latest, its prompt included; never beyond "
+                   "data.sequence_length. Every token is a forward pass over all samples.",
+                   at_least_one);
+  section.add<Number>("temperature", &S::temperature, "",
+                      "What logits are divided by before a token is drawn, by train.seed; 0: the likeliest.",
+                      not_below_zero);
+  section.add<Number>("top_p", &S::top_p, "",
+                      "Of the likeliest tokens the fewest whose probabilities reach it are drawn from; 1: all.",
+                      positive_fraction);
+  section.add<Int>("top_k", &S::top_k, "", "At most so many of the likeliest tokens are drawn from; 0: all.",
+                   not_negative);
+  section.add<Boolean>("chat", &S::chat, "",
+                       "true: each prompt is what a user says, and the model's chat template makes the text "
+                       "that is gone on with.");
+}
+
 void add_adapter(std::vector<Key>& keys) {
   using S = RunConfig::AdapterSection;
   SectionKeys<S> section(keys, "adapter", &RunConfig::adapter);
@@ -422,6 +473,7 @@ void add_training_keys(std::vector<Key>& keys) {
   add_data(keys);
   add_train(keys);
   add_loss_scale(keys);
+  add_samples(keys);
   add_adapter(keys);
   add_optimizer(keys);
   add_schedule(keys);

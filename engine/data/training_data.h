@@ -6,7 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -44,11 +47,26 @@ using LossTerms = std::function<std::int64_t(std::int64_t step)>;
 /// Where sampling stands before a step, for checkpoints.
 using SamplerPosition = std::function<nlohmann::json(std::int64_t step)>;
 
+/// What samples begin with, and how they go on.
+struct SamplePrompts {
+  struct Prompt {
+    std::string text;
+    std::vector<std::int32_t> ids;  ///< not empty, and shorter than a sample may be
+  };
+  std::vector<Prompt> prompts = {};
+  std::set<std::int32_t> stops = {};  ///< a sample ends behind one of these
+  /// Which token stands at `position` of its sequence behind a prompt, by a logit for each.
+  std::function<std::int32_t(std::span<const float> logits, std::size_t prompt, std::size_t position)> choose =
+      {};
+  std::function<std::string(std::span<const std::int32_t> ids)> decode = {};
+};
+
 struct TrainingData {
   LoadMicrobatch training;
   LoadMicrobatch validation;  ///< its step is of no meaning
   SamplerPosition sampler;
   LossTerms training_terms = {}, validation_terms = {};  ///< nothing: all tokens
+  SamplePrompts prompts = {};                            ///< of samples, if the run takes any
 };
 
 /// Text: tokens are array 0, targets array 1, kUntrained where there is none; behind them, of a loader by

@@ -116,12 +116,41 @@ void ModelRun::place() {
   training.stop_requested = setup_.stop_requested;
   training.on_stop_agreed = setup_.on_stop_agreed;
   training_.emplace(std::move(training));
-  validation_.reset();
-  if (!plan_->validation) return;
-  Operations::Setup validation =
-      operations(*plan_->validation, setup_.data.validation, strategy.validation_microbatches);
-  validation.loss_terms = setup_.data.validation_terms;
-  validation_.emplace(std::move(validation));
+  interludes_.clear();
+  for (const auto& [interlude, program] : plan_->interludes)
+    interludes_.try_emplace(interlude, interlude_operations(interlude, program));
+}
+
+Operations::Setup ModelRun::interlude_operations(Interlude interlude, const PlannedProgram& program) {
+  const Strategy& strategy = plan_->strategy;
+  if (interlude == Interlude::validation) {
+    Operations::Setup setup = operations(program, setup_.data.validation, strategy.validation_microbatches);
+    setup.loss_terms = setup_.data.validation_terms;
+    return setup;
+  }
+  const Mesh& mesh = strategy.mesh;
+  const Model& model = *setup_.model.sampling;
+  samples_.emplace(Samples::Setup{.prompts = setup_.data.prompts,
+                                  .shape = strategy.samples,
+                                  .vocabulary = model.architecture.vocabulary,
+                                  .soft_cap = static_cast<float>(model.architecture.logits_cap),
+                                  .data_rank = mesh.data_rank(rank()),
+                                  .data_ranks = mesh.data(),
+                                  .tensor_rank = mesh.tensor_rank(rank()),
+                                  .context = model.context,
+                                  .within_documents = model.within_documents,
+                                  .stop_requested = setup_.stop_requested});
+  Operations::Setup setup = operations(program, {}, mesh.data());
+  sampling_compute_ = unit_compute(model, strategy.precision, strategy.samples.of_rank);
+  setup.compute = sampling_compute_.get();
+  setup.load = [this](std::int64_t, std::int64_t, const MicrobatchData& data) { samples_->fill(data); };
+  setup.samples = &*samples_;
+  return setup;
+}
+
+Operations* ModelRun::interlude(Interlude interlude) {
+  const auto found = interludes_.find(interlude);
+  return found == interludes_.end() ? nullptr : &found->second;
 }
 
 Operations::Setup ModelRun::operations(const PlannedProgram& program, const LoadMicrobatch& load,
@@ -193,7 +222,8 @@ StepRange ModelRun::next_steps() const {
   const auto next = [&](std::int64_t every) { return next_multiple(step(), every, config.train.steps); };
   // What goes on from a checkpoint begins with the weights that it has, and so does the run that saves it.
   const std::int64_t drains_every = plan_->strategy.is_asynchronous() ? config.checkpoint.every : 0;
-  std::int64_t until = std::min(next(config.train.validate_every), next(drains_every));
+  std::int64_t until =
+      std::min({next(config.train.validate_every), next(config.samples.every), next(drains_every)});
   const auto pause = std::ranges::upper_bound(setup_.pauses, step());
   if (pause != setup_.pauses.end()) until = std::min(until, *pause);
   return {step(), until - step()};
@@ -210,16 +240,31 @@ void ModelRun::note_drain(double seconds) {
   result_.steps.back().drain_seconds = seconds;
 }
 
-bool ModelRun::wants_validation() const {
-  if (!validation_ || (!result_.validation.empty() && result_.validation.back().step == step())) return false;
-  const bool is_due = step() % setup_.config.train.validate_every == 0 || is_trained();
-  return is_due || result_.validation.empty() ||
-         std::ranges::find(setup_.pauses, step()) != setup_.pauses.end();
+bool ModelRun::wants(Interlude interlude) const {
+  if (!interludes_.contains(interlude)) return false;
+  const bool validates = interlude == Interlude::validation;
+  const auto is_due = [&](const auto& points, std::int64_t every) {
+    if (points.empty()) return true;
+    const bool is_wanted = step() % every == 0 || is_trained() ||
+                           (validates && std::ranges::find(setup_.pauses, step()) != setup_.pauses.end());
+    return is_wanted && points.back().step != step();
+  };
+  return validates ? is_due(result_.validation, setup_.config.train.validate_every)
+                   : is_due(result_.samples, setup_.config.samples.every);
 }
 
 void ModelRun::note_validation() {
-  result_.validation.push_back({step(), validation_->report().loss});
+  result_.validation.push_back({step(), interludes_.at(Interlude::validation).report().loss});
   listener_->on_validation(result_.validation.back());
+}
+
+void ModelRun::note_sampling(std::int64_t tokens) {
+  listener_->on_sampling({step(), tokens, std::ssize(setup_.data.prompts.prompts), samples_->ended()});
+}
+
+void ModelRun::note_samples() {
+  result_.samples.push_back({step(), samples_->result()});
+  listener_->on_samples(result_.samples.back());
 }
 
 bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {

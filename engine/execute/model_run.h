@@ -24,6 +24,19 @@ struct ValidationPoint {
   double loss = 0;
 };
 
+/// What the run's prompts were gone on with.
+struct SamplePoint {
+  std::int64_t step = 0;  ///< finished steps
+  std::vector<Sample> samples;
+};
+
+/// Samples that are being taken.
+struct SamplingProgress {
+  std::int64_t step = 0;    ///< finished steps
+  std::int64_t tokens = 0;  ///< that each has got, but for those that ended
+  std::int64_t samples = 0, ended = 0;
+};
+
 /// What kernels set up besides the plan's memory.
 struct ScratchUse {
   std::vector<ScratchPart> planned;
@@ -34,9 +47,10 @@ struct ScratchUse {
 struct TrainResult {
   std::vector<StepReport> steps;
   std::vector<ValidationPoint> validation;
+  std::vector<SamplePoint> samples;
   Counters counters;
   std::int64_t saves = 0;  ///< checkpoints that steps wrote
-  Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
+  Measurements measured;   ///< bytes of all links are those of training steps; peaks include interludes
   ScratchUse scratch;
   std::vector<std::string> slow_paths = {};  ///< of the device
   ChosenProducts products = {};              ///< of all models
@@ -56,6 +70,8 @@ class TrainListener {
   virtual void on_start(const std::string& /*where the state came from*/) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_validation(const ValidationPoint&) {}
+  virtual void on_sampling(const SamplingProgress&) {}
+  virtual void on_samples(const SamplePoint&) {}
   virtual void on_checkpoint(const std::string& /*path*/) {}
   /// From now on a run that is ended goes on from this step: its checkpoint is whole.
   virtual void on_safe_step(std::int64_t /*step*/) {}
@@ -94,8 +110,8 @@ class ModelRun {
   void replan(const Plan& plan);
 
   Operations& training() { return *training_; }
-  /// Null if the run validates nothing.
-  Operations* validation() { return validation_ ? &*validation_ : nullptr; }
+  /// Null if the model has no such interlude.
+  Operations* interlude(Interlude interlude);
   RunState& state() { return *state_; }
   const Plan& plan() const { return *plan_; }
   const Model& model() const { return setup_.model; }
@@ -119,9 +135,13 @@ class ModelRun {
   /// Why its checkpoints cannot be written, if they cannot: that ends it. Any thread may ask.
   std::string failure();
 
-  /// Whether the state as it is was not validated yet.
-  bool wants_validation() const;
+  /// Whether the interlude is due for the state as it is, and was not yet.
+  bool wants(Interlude interlude) const;
   void note_validation();
+  /// Of the prompts, of which each round of the interlude goes on with all.
+  Samples& samples() { return *samples_; }
+  void note_sampling(std::int64_t tokens);
+  void note_samples();
 
   void warn(const std::string& sentence);
 
@@ -139,6 +159,7 @@ class ModelRun {
   Communicator* outside() const { return setup_.ranks == nullptr ? nullptr : &setup_.ranks->outside(); }
   Operations::Setup operations(const PlannedProgram& program, const LoadMicrobatch& load,
                                std::int64_t microbatches);
+  Operations::Setup interlude_operations(Interlude interlude, const PlannedProgram& program);
   StateSaver::Setup saver();
   void make_state();
   bool resume();
@@ -152,11 +173,13 @@ class ModelRun {
   Setup setup_;
   const Plan* plan_;
   std::optional<RunState> state_;
-  std::shared_ptr<const UnitCompute> compute_;
+  std::shared_ptr<const UnitCompute> compute_, sampling_compute_;
   std::vector<UnitShare> shares_;  ///< this rank's
   std::optional<CheckpointStore> checkpoints_;
   std::optional<StateSaver> saver_;  ///< if steps save
-  std::optional<Operations> training_, validation_;
+  std::optional<Samples> samples_;  ///< if it takes any
+  std::optional<Operations> training_;
+  OfInterludes<Operations> interludes_;
   TrainListener* listener_ = nullptr;  ///< of begin()
   TrainResult result_;
   std::int64_t saved_step_ = -1;  ///< of the newest checkpoint

@@ -133,6 +133,12 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return sum_losses(instruction, step);
     case Operation::loss:
       return loss(instruction, step);
+    case Operation::join_logits:
+      return join_logits(instruction);
+    case Operation::choose_tokens:
+      return choose_tokens(instruction);
+    case Operation::take_tokens:
+      return take_tokens(instruction);
     case Operation::step_scalars:
       return step_scalars(instruction, step);
     case Operation::stash:
@@ -193,8 +199,9 @@ void Operations::write(const Instruction& instruction) {
 }
 
 std::int64_t Operations::loss_terms(std::int64_t step) const {
-  if (!setup_.loss_terms) return setup_.program->loss_terms;
-  return std::max<std::int64_t>(setup_.loss_terms(step), 1);
+  const std::int64_t terms =
+      setup_.loss_terms ? setup_.loss_terms(step) : setup_.program->loss_terms;
+  return std::max<std::int64_t>(terms, 1);
 }
 
 void Operations::run_pass(const Instruction& instruction, std::int64_t step) {
@@ -372,6 +379,24 @@ void Operations::loss(const Instruction& instruction, std::int64_t step) {
   report_.step = step;
   report_.loss = sums.loss;
   if (sums.stops > 0) setup_.on_stop_agreed(step);
+}
+
+void Operations::join_logits(const Instruction& instruction) {
+  const Operand& part = *instruction.find_operand(Role::logits);
+  const std::int64_t rows = setup_.samples->rows();
+  meter().touch(address(part.buffer), part.bytes());
+  setup_.samples->join({address(part.buffer), dtype_of(part.type), rows, part.elements / rows},
+                       span<float>(instruction.writes[0]));
+}
+
+void Operations::choose_tokens(const Instruction& instruction) {
+  const bool has_logits = !instruction.reads.empty();
+  setup_.samples->choose(has_logits ? span<float>(instruction.reads[0]) : std::span<float>(),
+                         span<double>(instruction.writes[0]));
+}
+
+void Operations::take_tokens(const Instruction& instruction) {
+  setup_.samples->take(span<double>(instruction.reads[0]));
 }
 
 }  // namespace strata

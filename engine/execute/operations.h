@@ -16,6 +16,7 @@
 #include "engine/execute/lane_streams.h"
 #include "engine/execute/ranks.h"
 #include "engine/execute/run_state.h"
+#include "engine/execute/samples.h"
 #include "engine/execute/state_saver.h"
 #include "engine/execute/unit_share.h"
 #include "engine/model/compute.h"
@@ -62,6 +63,7 @@ class Operations {
     LossTerms loss_terms = {};  ///< nothing: those of the program, in every step
     OptimizerSettings optimizer;
     StateSaver* saver = nullptr;                 ///< of a program that saves
+    Samples* samples = nullptr;                  ///< of a program that takes samples
     Ranks* ranks = nullptr;                      ///< of a program that exchanges values with others
     std::int64_t data_rank = 0, data_ranks = 1;  ///< those that share out microbatches
     std::int64_t context_ranks = 1;              ///< and those that share each
@@ -124,6 +126,9 @@ class Operations {
   void load_data(const Instruction& instruction, std::int64_t step);
   void sum_losses(const Instruction& instruction, std::int64_t step);
   void loss(const Instruction& instruction, std::int64_t step);
+  void join_logits(const Instruction& instruction);
+  void choose_tokens(const Instruction& instruction);
+  void take_tokens(const Instruction& instruction);
   double squares(const Instruction& instruction) const;
   void write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step,
                      std::int64_t update) const;

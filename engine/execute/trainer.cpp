@@ -44,6 +44,10 @@ TrainingData with_dropout(TrainingData data, const Model& model) {
   return data;
 }
 
+bool is_any_due(const std::vector<StepRange>& steps) {
+  return std::ranges::any_of(steps, [](const StepRange& range) { return range.count > 0; });
+}
+
 LiveFigures total_of(LiveFigures before, const Executor& executor) {
   const LiveFigures now = executor.live();
   for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
@@ -56,20 +60,19 @@ LiveFigures total_of(LiveFigures before, const Executor& executor) {
 }  // namespace
 
 Bytes RunPrograms::arena_bytes(Tier tier) const {
-  const Bytes bytes = training->of(tier).peak_bytes;
-  return validation == nullptr ? bytes : std::max(bytes, validation->of(tier).peak_bytes);
+  return strata::arena_bytes(*training, *interludes, tier);
 }
 
 RunPrograms programs_of(const Plan& plan) {
   return {.training = &plan.training,
-          .validation = plan.validation ? &*plan.validation : nullptr,
+          .interludes = &plan.interludes,
           .models = {&plan},
           .channels = &plan.channels};
 }
 
 RunPrograms programs_of(const JointPlan& plan) {
   RunPrograms programs = {.training = &plan.training,
-                          .validation = plan.validation ? &*plan.validation : nullptr,
+                          .interludes = &plan.interludes,
                           .models = {},
                           .channels = &plan.channels};
   for (const std::optional<Plan>& model : plan.models) programs.models.push_back(model ? &*model : nullptr);
@@ -83,6 +86,8 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
   for (std::size_t m = 0; m < models.size(); ++m) {
     const Strategy& strategy = programs.models[m]->strategy;
     products.push_back({models[m].model, strategy.precision, strategy.microbatch});
+    if (has(strategy, Interlude::sampling))
+      products.push_back({*models[m].model.sampling, strategy.precision, strategy.samples.of_rank});
   }
   products_ = choose_products(device, run_.device.product_table, products, options_.world);
   std::array<Bytes, kTiers.size()> bytes = {};
@@ -159,20 +164,24 @@ void Trainer::make_executors(const RunPrograms& programs) {
     options.ranks_failure = [this] { return ranks_->failure(); };
     options.watchdog_seconds *= 2;  // so that a rank that does not come is named by one that waits for it
   }
-  std::vector<Executor::ModelOperations> training(models_.size()), validation(models_.size());
+  std::vector<Executor::ModelOperations> training(models_.size());
+  OfInterludes<std::vector<Executor::ModelOperations>> interludes;
   std::vector<SaveSchedule> saves(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m) {
     const Plan* plan = programs.models[m];
     if (plan == nullptr) continue;
     training[m] = {&models_[m]->training(), &plan->training.program.instructions};
-    if (plan->validation) validation[m] = {models_[m]->validation(), &plan->validation->program.instructions};
+    for (const auto& [interlude, program] : plan->interludes) {
+      interludes[interlude].resize(models_.size());
+      interludes[interlude][m] = {models_[m]->interlude(interlude), &program.program.instructions};
+    }
     saves[m] = models_[m]->saves();
   }
   const std::lock_guard watching(watching_);
   if (training_) before_ = total_of(before_, *training_);
-  validation_.reset();
-  if (programs.validation != nullptr)
-    validation_.emplace(*programs.validation, std::move(validation), streams_, options);
+  interludes_.clear();
+  for (const auto& [interlude, program] : *programs.interludes)
+    interludes_.try_emplace(interlude, program, std::move(interludes[interlude]), streams_, options);
   if (options_.observer) {
     options.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
   }
@@ -204,7 +213,7 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
   check_space();
   if (options_.several && options_.several->on_begin) options_.several->on_begin();
   for (;;) {
-    validate();
+    run_interludes();
     if (options_.several) {
       agree();
       if (!stopped() && end_models()) replan();
@@ -328,7 +337,10 @@ std::vector<std::string> Trainer::describe_lanes() const {
   const std::lock_guard watching(watching_);
   if (running_ == nullptr) return {"no lane runs: between steps, models are loaded, saved or planned"};
   std::vector<std::string> lines;
-  if (running_ != &*training_) lines.emplace_back("in a validation:");
+  for (const auto& [interlude, executor] : interludes_) {
+    if (running_ == &executor)
+      lines.emplace_back(interlude == Interlude::validation ? "in a validation:" : "taking samples:");
+  }
   for (std::string& line : running_->describe_lanes()) lines.push_back(std::move(line));
   return lines;
 }
@@ -462,19 +474,51 @@ void Trainer::count_planned() {
   }
 }
 
-void Trainer::validate() {
-  if (!validation_ || stopped()) return;
-  std::vector<StepRange> steps(models_.size());
-  std::vector<bool> is_due(models_.size());
+void Trainer::run_interludes() {
+  if (!stopped()) validate();
+  if (!stopped()) take_samples();
+}
+
+std::vector<StepRange> Trainer::due(Interlude interlude) const {
+  std::vector<StepRange> steps;
+  steps.reserve(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    is_due[m] = is_under_way(m) && models_[m]->wants_validation();
-    steps[m] = {models_[m]->counters().step, is_due[m] ? 1 : 0};
+    const bool is_due = is_under_way(m) && models_[m]->wants(interlude);
+    steps.push_back({models_[m]->counters().step, is_due ? 1 : 0});
   }
-  if (std::ranges::find(is_due, true) == is_due.end()) return;
-  perform(*validation_, steps, {});
+  return steps;
+}
+
+void Trainer::validate() {
+  const std::vector<StepRange> steps = due(Interlude::validation);
+  if (!is_any_due(steps)) return;
+  perform(interludes_.at(Interlude::validation), steps, {});
   if (stopped()) return;
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    if (is_due[m]) models_[m]->note_validation();
+    if (steps[m].count > 0) models_[m]->note_validation();
+  }
+}
+
+/// A round for each token, until no sample goes on.
+void Trainer::take_samples() {
+  const std::vector<StepRange> steps = due(Interlude::sampling);
+  std::vector<StepRange> left = steps;
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (steps[m].count > 0) models_[m]->samples().begin();
+  }
+  for (std::int64_t tokens = 1; is_any_due(left); ++tokens) {
+    perform(interludes_.at(Interlude::sampling), left, {});
+    for (std::size_t m = 0; m < models_.size(); ++m) {
+      if (left[m].count == 0) continue;
+      models_[m]->note_sampling(tokens);
+      const Samples& samples = models_[m]->samples();
+      if (ranks_ && samples.is_stopped()) stop_agreed_ = true;
+      if (samples.is_done()) left[m].count = 0;
+    }
+    if (stopped()) return;
+  }
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (steps[m].count > 0) models_[m]->note_samples();
   }
 }
 
@@ -484,8 +528,8 @@ void Trainer::measure() {
   measured_.count.add(training.count);
   for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
     measured_.busy_seconds[lane] += training.busy_seconds[lane];
-  if (validation_) {
-    MeterCount count = validation_->measurements().count;
+  for (const auto& [interlude, executor] : interludes_) {
+    MeterCount count = executor.measurements().count;
     count.traffic = {};  // that of training steps is reported
     measured_.count.add(count);
   }

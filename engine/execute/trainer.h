@@ -20,11 +20,11 @@ namespace strata {
 /// What a run goes through, and by model its part in it: null if it has none.
 struct RunPrograms {
   const PlannedProgram* training = nullptr;
-  const PlannedProgram* validation = nullptr;  ///< null if nothing is validated
+  const OfInterludes<PlannedProgram>* interludes = nullptr;
   std::vector<const Plan*> models;
   const std::set<Channel>* channels = nullptr;  ///< in which programs of any stage exchange values
 
-  /// The larger of both programs.
+  /// The largest of all programs.
   Bytes arena_bytes(Tier tier) const;
 };
 /// Those of a run of one model, and of several. REQUIRES: the plan outlives them.
@@ -90,7 +90,7 @@ class Trainer {
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
   /// What the programs did, of all models together: bytes of all links are those of training steps; peaks
-  /// include validation. After train().
+  /// include interludes. After train().
   const Measurements& measured() const { return measured_; }
   /// Likewise what they were planned to do.
   const Traffic& planned() const { return planned_; }
@@ -121,7 +121,11 @@ class Trainer {
   bool is_done() const;
   void run_steps();
   void note_step(std::size_t model, const StepReport& report);
+  void run_interludes();
+  /// Which models it is due for; their steps.
+  std::vector<StepRange> due(Interlude interlude) const;
   void validate();
+  void take_samples();
   Executor::RunResult perform(Executor& executor, const std::vector<StepRange>& steps,
                               const Executor::OnStep& on_step);
   bool has_failed(std::size_t model) const;
@@ -157,7 +161,8 @@ class Trainer {
   std::size_t rung_ = 0;                  ///< the next
   std::optional<StepRecorder> recorder_;  ///< if anything is recorded
   mutable std::mutex watching_;           ///< of what other threads than the run's look at
-  std::optional<Executor> training_, validation_;
+  std::optional<Executor> training_;
+  OfInterludes<Executor> interludes_;
   const Executor* running_ = nullptr;
   LiveFigures before_;                       ///< of executors that are gone
   const std::atomic<bool>* stop_ = nullptr;  ///< of train()

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cassert>
 #include <stdexcept>
-#include <utility>
 
-#include "engine/graph/operators/cross_entropy.h"
+#include "engine/graph/logits_graph.h"
 
 namespace strata {
 namespace {
@@ -29,21 +28,11 @@ UnitPass forward_pass(const Model& model, const Unit& unit, DType precision, Mic
 }
 
 LogitsPass logits_pass(const Model& model, DType precision, std::int64_t rows) {
-  UnitGraph graph = model.passes[model.head().kind].forward;
-  const auto loss = std::ranges::find_if(graph.nodes, [](const Node& node) {
-    return dynamic_cast<const CrossEntropyRule*>(node.rule.get()) != nullptr;
-  });
-  if (loss == graph.nodes.end()) throw std::logic_error("a head without a loss of logits");
-  LogitsPass made{
-      .pass = {}, .logits = {}, .soft_cap = dynamic_cast<const CrossEntropyRule&>(*loss->rule).soft_cap()};
-  graph.output = (*loss)[CrossEntropyRule::logits].tensor;
-  graph.nodes.erase(loss, graph.nodes.end());
-  for (Tensor& tensor : graph.tensors) tensor.in_chunks = false;
-  graph.tensors[static_cast<std::size_t>(graph.output)].region = Region::output;
+  const LogitsGraph head = without_loss(model.passes[model.head().kind].forward);
   const GraphShape shape = shape_of_pass(model, precision, {.batch = 1, .sequence = rows}, {});
-  made.logits = size_of(graph.tensor(graph.output), shape);
-  made.pass = UnitPass(graph, shape, {});
-  return made;
+  return {.pass = UnitPass(head.graph, shape, {}),
+          .logits = size_of(head.graph.tensor(head.logits), shape),
+          .soft_cap = head.soft_cap};
 }
 
 Matrix operand_in(const Segment::PlacedOperand& operand, const UnitMemory& memory) {

@@ -23,7 +23,7 @@ inline Bytes number_bytes(std::int64_t count) {
 UnitPass forward_pass(const Model& model, const Unit& unit, DType precision, MicrobatchShape shape,
                       const RotaryLayout& tables);
 
-/// The head's pass from `rows` rows of input to their logits, which are its output.
+/// The head's pass from `rows` rows of input to their logits, which lie in Region::logits.
 struct LogitsPass {
   UnitPass pass;
   Matrix logits;       ///< their size

@@ -310,7 +310,7 @@ void Generator::run_head() {
   parameters_->acquire(unit, memory);
   memory[Region::workspace] = at(layout_.workspace);
   memory[Region::input] = at(layout_.last_rows);
-  memory[Region::output] = at(layout_.logits);
+  memory[Region::logits] = at(layout_.logits);
   run_pass(head_.pass, stream_->kernels(), memory,
            [](const Segment&, const Segment::Step&) { return false; });
   parameters_->release(unit, *stream_);

@@ -38,6 +38,7 @@ enum class Region : std::uint8_t {
   data_2,
   data_3,
   losses,      ///< fp32: the run's loss is the mean of all
+  logits,      ///< what tokens are chosen by, of a head without a loss (logits_graph.h)
   loss_scale,  ///< fp32: one factor on the loss, or nothing: 1
   tally,       ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
   ring_0,      ///< keys and values on their way round ranks that share sequences (share_sequences.h): those
@@ -45,7 +46,7 @@ enum class Region : std::uint8_t {
   ring_2,      ///< likewise their gradients, in fp32
   ring_3
 };
-constexpr std::size_t kRegions = 25;
+constexpr std::size_t kRegions = 26;
 constexpr std::size_t kRings = 4;
 
 constexpr bool is_of_parameters(Region region) {

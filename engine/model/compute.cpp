@@ -8,7 +8,9 @@
 namespace strata {
 
 UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
-    : rotations_(model.rotations), table_rows_(shape.sequence), table_part_(model.context) {
+    : rotations_(model.rotations),
+      table_rows_(model.table_rows > 0 ? model.table_rows : shape.sequence),
+      table_part_(model.context) {
   // Within documents a token of any part may stand anywhere.
   if (model.within_documents) table_rows_ *= std::exchange(table_part_, {}).ranks;
   shape.context = model.context;

@@ -16,6 +16,7 @@
 #include "engine/model/adapter_targets.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
+#include "engine/model/sampling_model.h"
 #include "engine/model/tensor_policies.h"
 
 namespace strata {
@@ -126,8 +127,17 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
 }
 
 Model build_run_model(const Architecture& architecture, const RunConfig& config) {
-  return build_model(architecture, config.train.freeze, config.optimizer, config.rounding(), config.adapter,
-                     config.is_within_documents());
+  const auto build = [&](const Architecture& of) {
+    return build_model(of, config.train.freeze, config.optimizer, config.rounding(), config.adapter,
+                       config.is_within_documents());
+  };
+  Model model = build(architecture);
+  if (config.samples.prompts.empty()) return model;
+  Architecture sampled = architecture;
+  sampled.balance_coefficient = 0;
+  model.sampling = std::make_shared<const Model>(
+      sampling_model(build(sampled), config.data.sequence_length / config.parallel.context));
+  return model;
 }
 
 double forward_flops_per_token(const Model& model, std::int64_t sequence) {

@@ -31,6 +31,11 @@ struct Model {
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
   bool within_documents = false;  ///< attention and positions are those of a sequence's documents, each alone
   ContextPart context = {};       ///< the tokens that a rank has of each sequence if ranks share sequences
+  bool is_sampled = false;        ///< it gives logits in place of losses: sampling_model.h
+  /// Positions that tables of rotations have, of such a model; 0: those of a microbatch's sequences.
+  std::int64_t table_rows = 0;
+  /// The same model as samples are taken of it; null if the run takes none.
+  std::shared_ptr<const Model> sampling = {};
 
   /// GraphShape::max_chunk_bytes, by the kind of device that computes.
   Bytes max_chunk_bytes = GraphShape().max_chunk_bytes;

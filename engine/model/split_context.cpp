@@ -16,6 +16,7 @@ Model split_context(Model model, const ContextPart& part) {
   model.computes = make_unit_computes();
   model.context = part;
   for (DerivedGraph& passes : model.passes) passes = share_sequences(passes, part.ranks);
+  if (model.sampling) model.sampling = std::make_shared<const Model>(split_context(*model.sampling, part));
   return model;
 }
 

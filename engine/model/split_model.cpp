@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "engine/graph/operators/cross_entropy.h"
+#include "engine/model/sampling_model.h"
 
 namespace strata {
 namespace {
@@ -22,6 +23,7 @@ Model with_copied_keys(const Model& whole, std::int64_t ranks) {
   architecture.kv_heads = ranks;
   Model model =
       build_model(architecture, whole.freeze, {}, whole.rounding, whole.adapter, whole.within_documents);
+  if (whole.is_sampled) model = sampling_model(std::move(model), whole.table_rows);
   model.max_chunk_bytes = whole.max_chunk_bytes;
   model.key_copies = ranks / whole.architecture.kv_heads;
   return model;
@@ -75,6 +77,12 @@ Model split_model(const Model& whole, const AxisSplit& split) {
   part.architecture = whole.architecture;
   part.policies = whole.policies;
   part.graphs = whole.graphs;
+  if (part.is_sampled) keep_forward_passes(part);
+  if (whole.sampling) {
+    Model sampling = split_model(*whole.sampling, split);
+    sampling.units = part.units;
+    part.sampling = std::make_shared<const Model>(std::move(sampling));
+  }
   return part;
 }
 

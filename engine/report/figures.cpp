@@ -121,4 +121,17 @@ nlohmann::json validation_json(const std::vector<ValidationPoint>& points) {
   return json;
 }
 
+nlohmann::json samples_json(const SamplePoint& point) {
+  nlohmann::json samples = nlohmann::json::array();
+  for (const Sample& sample : point.samples)
+    samples.push_back({{"prompt", sample.prompt}, {"text", sample.text}, {"ids", sample.ids}});
+  return {{"step", point.step}, {"samples", std::move(samples)}};
+}
+
+nlohmann::json samples_json(const std::vector<SamplePoint>& points) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const SamplePoint& point : points) json.push_back(samples_json(point));
+  return json;
+}
+
 }  // namespace strata

@@ -24,8 +24,8 @@ struct TierPlan {
 template <typename AnyPlan>
 TierPlan tier_plan(const AnyPlan& plan, Tier tier) {
   const TierUse* use = &plan.training.of(tier);
-  if (plan.validation && plan.validation->of(tier).peak_bytes > use->peak_bytes)
-    use = &plan.validation->of(tier);
+  for (const auto& [interlude, program] : plan.interludes)
+    if (program.of(tier).peak_bytes > use->peak_bytes) use = &program.of(tier);
   return {.tier = tier,
           .budget = plan.budgets[static_cast<std::size_t>(tier)],
           .peak_bytes = plan.arena_bytes(tier),
@@ -89,5 +89,8 @@ nlohmann::json step_json(const StepReport& report);
 nlohmann::json validation_json(const ValidationPoint& point);
 /// [{"step", "loss"}, …]
 nlohmann::json validation_json(const std::vector<ValidationPoint>& points);
+/// {"step", "samples": [{"prompt", "text", "ids"}, …]}, and a list of such.
+nlohmann::json samples_json(const SamplePoint& point);
+nlohmann::json samples_json(const std::vector<SamplePoint>& points);
 
 }  // namespace strata

@@ -130,6 +130,7 @@ nlohmann::json model_json(const ModelOutcome& model, const std::optional<std::si
           {"losses", list_of(result.steps, &StepReport::loss)},
           {"validation_loss", or_null(validation_of(result))},
           {"validation", validation_json(result.validation)},
+          {"samples", samples_json(result.samples)},
           {"ended", text_or_null(model.ended)},
           {"interrupted", model.ended.empty() && !is_trained(model)},
           {"tokens_per_second", tokens_per_second_of(model)},

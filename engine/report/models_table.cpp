@@ -92,6 +92,11 @@ void ModelsTable::Row::on_validation(const ValidationPoint& point) {
   say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
 }
 
+void ModelsTable::Row::on_samples(const SamplePoint& point) {
+  const std::lock_guard lock(table_->mutex_);
+  for (const std::string& line : lines_of(point)) say(line);
+}
+
 void ModelsTable::Row::on_checkpoint(const std::string& path) {
   const std::lock_guard lock(table_->mutex_);
   say("saved " + path);

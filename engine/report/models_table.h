@@ -62,6 +62,7 @@ class ModelsTable {
     void on_start(const std::string& source) override;
     void on_step(const StepReport& report) override;
     void on_validation(const ValidationPoint& point) override;
+    void on_samples(const SamplePoint& point) override;
     void on_checkpoint(const std::string& path) override;
     void on_safe_step(std::int64_t step) override;
     void on_warning(const std::string& warning) override;

@@ -34,6 +34,7 @@ void ProgressLine::finish() {
 }
 
 void ProgressLine::say(const std::string& line) {
+  said_ = Clock::now();
   if (terminal_) {
     block_.say(line);
   } else {
@@ -112,6 +113,19 @@ void ProgressLine::on_validation(const ValidationPoint& point) {
   const std::lock_guard lock(mutex_);
   say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
 }
+void ProgressLine::on_sampling(const SamplingProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  if (terminal_) {
+    line_ = strata::line_of(progress);
+    draw();
+  } else if (Clock::now() - said_ > std::chrono::duration<double>(kSecondsPerLine)) {
+    say(strata::line_of(progress));
+  }
+}
+void ProgressLine::on_samples(const SamplePoint& point) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& line : lines_of(point)) say(line);
+}
 void ProgressLine::on_checkpoint(const std::string& path) {
   const std::lock_guard lock(mutex_);
   say("saved " + path);
@@ -170,6 +184,10 @@ void MetricsLog::on_validation(const ValidationPoint& point) {
   write(validation_json(point));
 }
 
+void MetricsLog::on_samples(const SamplePoint& point) {
+  write(samples_json(point));
+}
+
 void MetricsLog::write(nlohmann::json line) {
   if (!model_.empty()) line["model"] = model_;
   file_->write(line);
@@ -183,6 +201,12 @@ void Listeners::on_step(const StepReport& report) {
 }
 void Listeners::on_validation(const ValidationPoint& point) {
   for (TrainListener* listener : listeners_) listener->on_validation(point);
+}
+void Listeners::on_sampling(const SamplingProgress& progress) {
+  for (TrainListener* listener : listeners_) listener->on_sampling(progress);
+}
+void Listeners::on_samples(const SamplePoint& point) {
+  for (TrainListener* listener : listeners_) listener->on_samples(point);
 }
 void Listeners::on_checkpoint(const std::string& path) {
   for (TrainListener* listener : listeners_) listener->on_checkpoint(path);

@@ -2,6 +2,7 @@
 // metrics as JSONL.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -34,10 +35,14 @@ class ProgressLine : public TrainListener {
   void on_start(const std::string& source) override;
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
+  void on_sampling(const SamplingProgress& progress) override;
+  void on_samples(const SamplePoint& point) override;
   void on_checkpoint(const std::string& path) override;
   void on_warning(const std::string& warning) override;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void say(const std::string& line);
   void draw();
   void tick(std::optional<char> key);
@@ -51,6 +56,7 @@ class ProgressLine : public TrainListener {
   SmoothedStepTime step_time_;
   bool begins_ = true;         ///< no step has ended yet
   double unsaid_seconds_ = 0;  ///< of steps since the last line
+  Clock::time_point said_ = Clock::now();
   SkippedSteps skipped_steps_;
   std::mutex mutex_;  ///< of all that is drawn
   LiveBlock block_;
@@ -72,6 +78,7 @@ class MetricsLog : public TrainListener {
 
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
+  void on_samples(const SamplePoint& point) override;
 
  private:
   class File;
@@ -88,6 +95,8 @@ class Listeners : public TrainListener {
   void on_start(const std::string& source) override;
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
+  void on_sampling(const SamplingProgress& progress) override;
+  void on_samples(const SamplePoint& point) override;
   void on_checkpoint(const std::string& path) override;
   void on_safe_step(std::int64_t step) override;
   void on_warning(const std::string& warning) override;

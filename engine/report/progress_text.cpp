@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/json_text.h"
+
 namespace strata {
 namespace {
 
@@ -40,6 +42,32 @@ std::string shortened(std::string_view text, std::size_t columns) {
     kept += byte < 0x20 || byte == 0x7F ? '?' : c;
   }
   return is_cut && columns > 0 ? kept + "…" : kept;
+}
+
+std::string quoted(const std::string& text) {
+  std::string json = json_text(text), clean;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(json[i]);
+    const auto next = i + 1 < json.size() ? static_cast<unsigned char>(json[i + 1]) : 0;
+    const bool is_control = byte == 0x7F, begins_control = byte == 0xC2 && next < 0xA0;  // U+0080 to U+009F
+    clean += is_control || begins_control ? '?' : json[i];
+    i += begins_control ? 1 : 0;
+  }
+  return clean;
+}
+
+std::vector<std::string> lines_of(const SamplePoint& point) {
+  constexpr std::size_t kPromptColumns = 48;
+  std::vector<std::string> lines;
+  for (const Sample& sample : point.samples)
+    lines.push_back(fmt::format("step {}: {} {}", point.step, shortened(quoted(sample.prompt), kPromptColumns),
+                                quoted(sample.text)));
+  return lines;
+}
+
+std::string line_of(const SamplingProgress& progress) {
+  return fmt::format("step {}: samples, {} tokens each so far, {} of {} ended", progress.step, progress.tokens,
+                     progress.ended, progress.samples);
 }
 
 std::vector<std::string> SkippedSteps::lines_of(const StepReport& report) {

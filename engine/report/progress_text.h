@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/execute/operations.h"
+#include "engine/execute/model_run.h"
 
 namespace strata {
 
@@ -20,6 +20,14 @@ std::size_t columns_of(std::string_view text);
 
 /// The text, or if it is longer than `columns` its beginning and "…". Control characters become "?".
 std::string shortened(std::string_view text, std::size_t columns);
+
+/// The text in quotes on one line, whatever is in it: JSON's, in which no terminal finds commands.
+std::string quoted(const std::string& text);
+
+/// A line for each: 'step 100: "Once upon" "a time"'.
+std::vector<std::string> lines_of(const SamplePoint& point);
+/// While samples are taken: "step 100: samples, 12 tokens each so far, 1 of 4 ended".
+std::string line_of(const SamplingProgress& progress);
 
 /// Tells of steps whose gradients were not finite: the first of them in a row are named, and no more.
 class SkippedSteps {

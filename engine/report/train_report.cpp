@@ -139,6 +139,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"grad_norm", list_of(result.steps, &StepReport::grad_norm)},
       {"learning_rate", list_of(result.steps, &StepReport::learning_rate)},
       {"validation", validation_json(result.validation)},
+      {"samples", samples_json(result.samples)},
       {"steps", result.counters.step},
       {"skipped_steps", result.counters.skipped},
       {"interrupted", result.interrupted},

@@ -37,8 +37,10 @@ class Lowering {
         updates_(model, work_, step_, state_, builder_) {
     for (const Unit& unit : model.units) builder_.program().units.push_back(unit.name);
     builder_.program().groups = groups_of(strategy.mesh);
-    builder_.program().loss_terms =
-        all_microbatches * loss_terms_of(model.graphs).in(strategy.microbatch) * strategy.mesh.context;
+    if (!model.is_sampled) {
+      builder_.program().loss_terms =
+          all_microbatches * loss_terms_of(model.graphs).in(strategy.microbatch) * strategy.mesh.context;
+    }
     state_.make_persistent();
   }
 
@@ -65,6 +67,12 @@ class Lowering {
   Program validation() {
     load();
     walk(validation_schedule(strategy_, unit_count_, static_cast<std::int32_t>(microbatches_)), false);
+    return std::move(builder_.program());
+  }
+
+  Program sampling() {
+    load();
+    walk(sampling_schedule(strategy_, unit_count_), false);
     return std::move(builder_.program());
   }
 
@@ -113,6 +121,9 @@ class Lowering {
         case Pass::loss:
           if (!trains || strategy_.updates() == 1) sum_losses();
           loss();
+          break;
+        case Pass::next_tokens:
+          next_tokens();
           break;
         case Pass::gradient_norm:
           updates_.grad_norm();
@@ -330,6 +341,25 @@ class Lowering {
     builder_.on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_.step_sums, Access::read}});
   }
 
+  /// The rank that has a sample chooses what follows it; then all know it.
+  void next_tokens() {
+    const auto on_cpu = [&](Operation operation, const std::vector<Use>& uses) {
+      builder_.on_host(operation, Lane::cpu, -1, -1, uses);
+    };
+    const Use chosen{Role::destination, &step_.next_tokens, Access::write};
+    if (step_.logits.elements > 0) {
+      on_cpu(Operation::join_logits, {{Role::logits, &step_.logits, Access::read},
+                                      {Role::destination, &step_.all_logits, Access::write}});
+      if (mesh().tensor > 1)
+        builder_.all_reduce_on_host(-1, DataGroup::tensor, Role::destination, step_.all_logits);
+      on_cpu(Operation::choose_tokens, {{Role::source, &step_.all_logits, Access::read}, chosen});
+    } else {
+      on_cpu(Operation::choose_tokens, {chosen});
+    }
+    builder_.all_reduce_on_host(-1, DataGroup::world, Role::destination, step_.next_tokens);
+    on_cpu(Operation::take_tokens, {{Role::source, &step_.next_tokens, Access::read}});
+  }
+
   const Model& model_;
   const Strategy& strategy_;
   std::shared_ptr<const UnitCompute> compute_;
@@ -355,6 +385,27 @@ Program lower_validation(const Model& model, const Strategy& strategy) {
   return Lowering(model, strategy, per_rank(strategy.validation_microbatches, strategy.mesh),
                   strategy.validation_microbatches)
       .validation();
+}
+
+Program lower_sampling(const Model& model, const Strategy& strategy) {
+  Strategy of_samples = strategy;
+  of_samples.microbatch = strategy.samples.of_rank;
+  of_samples.microbatches = 1;
+  return Lowering(*model.sampling, of_samples, 1, strategy.mesh.data()).sampling();
+}
+
+std::string_view name_of(Interlude interlude) {
+  return interlude == Interlude::validation ? "validation" : "sampling";
+}
+
+bool has(const Strategy& strategy, Interlude interlude) {
+  return interlude == Interlude::validation ? strategy.validation_microbatches > 0
+                                            : strategy.samples.prompts > 0;
+}
+
+Program lower_interlude(Interlude interlude, const Model& model, const Strategy& strategy) {
+  return interlude == Interlude::validation ? lower_validation(model, strategy)
+                                            : lower_sampling(model, strategy);
 }
 
 }  // namespace strata

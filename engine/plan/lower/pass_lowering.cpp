@@ -30,7 +30,7 @@ Operation operation_of(Pass pass) {
 std::span<const Region> regions_of(Pass pass) {
   static constexpr auto kForward = std::to_array<Region>(
       {Region::parameter, Region::frozen, Region::input, Region::shared_parameter, Region::shared_frozen,
-       Region::data_0, Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::output,
+       Region::data_0, Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::logits, Region::output,
        Region::saved, Region::tally, Region::constants, Region::ring_0, Region::ring_1, Region::ring_2,
        Region::ring_3});
   static constexpr auto kBackward =
@@ -236,6 +236,8 @@ Value& PassLowering::value_of(Region region, const Visit& visit) {
       return step_.data[data_number(region)][mb];
     case Region::losses:
       return step_.losses[mb];
+    case Region::logits:
+      return step_.logits;
     case Region::loss_scale:
       return step_.loss_scale;
     case Region::tally:

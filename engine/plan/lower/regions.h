@@ -29,6 +29,7 @@ inline constexpr std::array<std::pair<Region, Role>, kRegions> kRegionRoles = {{
     {Region::data_2, Role::data_2},
     {Region::data_3, Role::data_3},
     {Region::losses, Role::losses},
+    {Region::logits, Role::logits},
     {Region::loss_scale, Role::loss_scale},
     {Region::tally, Role::tally},
     {Region::ring_0, Role::ring_0},

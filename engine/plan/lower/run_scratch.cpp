@@ -1,5 +1,7 @@
 #include "engine/plan/lower/run_scratch.h"
 
+#include "engine/plan/lower/lower.h"
+
 namespace strata {
 namespace {
 
@@ -36,6 +38,8 @@ void make_calls(Kernels& kernels, const Model& model, DType precision, const Mic
 ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy) {
   ScratchMeter meter(rules);
   make_calls(meter, model, strategy.precision, strategy.microbatch);
+  if (has(strategy, Interlude::sampling))
+    make_calls(meter, *model.sampling, strategy.precision, strategy.samples.of_rank);
   const UnitMemory memory = memory_somewhere();
   for (const Unit& unit : model.units) {
     if (unit.elements == 0) continue;

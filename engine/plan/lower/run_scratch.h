@@ -10,8 +10,8 @@ namespace strata {
 /// aligned as in a run.
 void make_calls(Kernels& kernels, const Model& model, DType precision, const MicrobatchShape& microbatch);
 
-/// The largest need of all calls that the run's steps and validations make. It depends on the model, the
-/// microbatch and the precision alone, so it is known before there is a plan.
+/// The largest need of all calls that the run's steps and interludes make. It depends on the model, the
+/// microbatch, the samples and the precision alone, so it is known before there is a plan.
 ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy);
 
 }  // namespace strata

@@ -260,8 +260,8 @@ class TrainingSchedule {
   std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
 };
 
-/// What a stage of a pipeline does of a validation.
-Schedule validation_of_stage(const Strategy& strategy, std::int32_t units, std::int32_t microbatches) {
+/// What a stage of a pipeline does of forward passes.
+Schedule forward_of_stage(const Strategy& strategy, std::int32_t units, std::int32_t microbatches) {
   const PipelineShape shape = pipeline_shape(strategy, microbatches);
   const auto steps = with_messages(shape, validation_passes(shape));
   Schedule schedule;
@@ -276,13 +276,28 @@ Schedule validation_of_stage(const Strategy& strategy, std::int32_t units, std::
   return schedule;
 }
 
+Schedule forward_schedule(const Strategy& strategy, std::int32_t units, std::int32_t microbatches) {
+  if (strategy.mesh.pipeline > 1) return forward_of_stage(strategy, units, microbatches);
+  Schedule schedule;
+  if (strategy.order == Order::layer_major) {
+    for (std::int32_t u = 0; u < units; ++u) {
+      for (std::int32_t mb = 0; mb < microbatches; ++mb) schedule.push_back({Pass::forward, u, mb});
+    }
+  } else {
+    for (std::int32_t mb = 0; mb < microbatches; ++mb) {
+      for (std::int32_t u = 0; u < units; ++u) schedule.push_back({Pass::forward, u, mb});
+    }
+  }
+  return schedule;
+}
+
 }  // namespace
 
 std::string_view name_of(Pass pass) {
-  constexpr std::array<std::string_view, 14> names = {
-      "forward", "backward", "input_gradient", "weight_gradient", "finish_gradient", "reduce_gradient",
-      "sums",    "loss",     "gradient_norm",  "stash",           "update",          "send",
-      "receive", "load"};
+  constexpr std::array<std::string_view, 15> names = {
+      "forward", "backward",    "input_gradient", "weight_gradient", "finish_gradient", "reduce_gradient", "sums",
+      "loss",    "next_tokens", "gradient_norm",  "stash",           "update",          "send",            "receive",
+      "load"};
   return names[static_cast<std::size_t>(pass)];
 }
 
@@ -310,19 +325,14 @@ Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>
 }
 
 Schedule validation_schedule(const Strategy& strategy, std::int32_t units, std::int32_t microbatches) {
-  Schedule schedule;
-  if (strategy.mesh.pipeline > 1) {
-    schedule = validation_of_stage(strategy, units, microbatches);
-  } else if (strategy.order == Order::layer_major) {
-    for (std::int32_t u = 0; u < units; ++u) {
-      for (std::int32_t mb = 0; mb < microbatches; ++mb) schedule.push_back({Pass::forward, u, mb});
-    }
-  } else {
-    for (std::int32_t mb = 0; mb < microbatches; ++mb) {
-      for (std::int32_t u = 0; u < units; ++u) schedule.push_back({Pass::forward, u, mb});
-    }
-  }
+  Schedule schedule = forward_schedule(strategy, units, microbatches);
   schedule.push_back({Pass::loss});
+  return schedule;
+}
+
+Schedule sampling_schedule(const Strategy& strategy, std::int32_t units) {
+  Schedule schedule = forward_schedule(strategy, units, 1);
+  schedule.push_back({Pass::next_tokens});
   return schedule;
 }
 

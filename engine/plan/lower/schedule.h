@@ -19,6 +19,7 @@ enum class Pass : std::uint8_t {
   reduce_gradient,  ///< of a unit: what all ranks' microbatches have given, and its sum of squares
   sums,             ///< this rank's, of losses and of gradients' squares, where they are visits of their own
   loss,             ///< of all microbatches
+  next_tokens,      ///< of all samples: what follows each
   gradient_norm,    ///< of all units
   stash,            ///< of a unit: its parameters, for passes behind the update that follows
   update,           ///< of a unit: the optimizer
@@ -77,6 +78,8 @@ Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>
 
 /// The mean loss of `microbatches` held-out microbatches: forward passes only, likewise.
 Schedule validation_schedule(const Strategy& strategy, std::int32_t units, std::int32_t microbatches);
+/// Forward passes of a rank's samples, and what follows each.
+Schedule sampling_schedule(const Strategy& strategy, std::int32_t units);
 
 /// One visit per line, with the names of the units: "backward unit.3 mb=2".
 std::string print(const Schedule& schedule, const std::vector<std::string>& units);

@@ -147,6 +147,12 @@ UnitValues values_of_other_stage(UnitValues values, bool is_behind, bool is_copi
   return kept;
 }
 
+/// That the rank has.
+std::int64_t columns_of_logits(const Model& model) {
+  const UnitGraph& head = model.passes[model.head().kind].forward;
+  return std::ranges::find(head.tensors, Region::logits, &Tensor::region)->columns.extent().count;
+}
+
 /// Whether a pass of a unit of the strategy's stage touches the region.
 bool is_touched(Region region, const Model& model, const Strategy& strategy, const UnitCompute& compute) {
   for (std::size_t u = 0; u < model.units.size(); ++u) {
@@ -199,8 +205,17 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
     values.data.push_back(is_here(region) ? of_microbatches(array.name, type, array.elements)
                                           : std::vector<Value>());
   }
-  if (is_here(Region::losses))
+  if (!model.is_sampled && is_here(Region::losses))
     values.losses = of_microbatches("losses", ElementType::fp32, loss_terms_of(model.graphs));
+  if (model.is_sampled) {
+    const std::int64_t rows = strategy.microbatch.batch;
+    const bool has_head = is_here(Region::logits);
+    values.logits = communication("logits", element_type(strategy.precision),
+                                  has_head ? rows * columns_of_logits(model) : 0);
+    values.all_logits =
+        communication("all_logits", ElementType::fp32, has_head ? rows * model.architecture.vocabulary : 0);
+    values.next_tokens = communication("next_tokens", ElementType::fp64, next_token_numbers(strategy.samples));
+  }
   values.tally = of_microbatches("tally", ElementType::fp32, fixed(compute.tally_elements()));
   values.constants = make_value("constants", BufferKind::workspace, ElementType::byte,
                                 is_here(Region::constants) ? compute.constant_bytes() : 0);

@@ -1,6 +1,7 @@
 #include "engine/plan/lower/strategy.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "collectives/sent_bytes.h"
 #include "engine/graph/data_array.h"
@@ -84,6 +85,20 @@ MicrobatchShape microbatch_of_rank(const RunConfig& config) {
   return {config.train.microbatch, config.data.sequence_length / config.parallel.context};
 }
 
+SampleShape samples_of(const RunConfig& config) {
+  const RunConfig::ParallelSection& parallel = config.parallel;
+  const auto prompts = std::ssize(config.samples.prompts);
+  // Ranks of a layer may share out a microbatch's tokens.
+  const std::int64_t parts = parallel.sequence ? parallel.tensor : 1;
+  const auto up_to_multiple = [](std::int64_t value, std::int64_t of) { return (value + of - 1) / of * of; };
+  std::int64_t length = config.data.sequence_length / parallel.context;
+  if (parallel.context == 1) length = std::min(length, up_to_multiple(config.samples.max_length, parts));
+  const std::int64_t of_rank = (prompts + parallel.data - 1) / parallel.data;
+  return {.prompts = prompts,
+          .longest = std::min(config.samples.max_length, config.data.sequence_length),
+          .of_rank = {up_to_multiple(of_rank, parts / std::gcd(parts, length)), length}};
+}
+
 Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model) {
   const bool shares_out = parallel.zero_stage > 0;
   const std::int64_t holders = parallel.data * parallel.context;
@@ -121,6 +136,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
   strategy.microbatch = microbatch_of_rank(config);
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
+  strategy.samples = samples_of(config);
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
   strategy.names_frozen = model.adapts();
   strategy.global_norm = config.optimizer.clip_norm > 0 || config.precision() == DType::fp16;

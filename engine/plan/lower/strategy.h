@@ -82,6 +82,18 @@ struct PackedParameters {
   bool has(Flat flat) const { return format_of(flat) != ParameterFormat::precision; }
 };
 
+/// Samples that a run takes between its steps.
+struct SampleShape {
+  std::int64_t prompts = 0;  ///< of all ranks; 0: the run takes none
+  std::int64_t longest = 0;  ///< tokens at which one ends, its prompt included
+  MicrobatchShape of_rank;   ///< which data-parallel ranks have in turns, the last of them fewer
+};
+
+/// What ranks add up for each token of samples: the token of each, and how many ranks were asked to stop.
+constexpr std::int64_t next_token_numbers(const SampleShape& samples) {
+  return samples.prompts + 1;
+}
+
 /// The last of a unit's levels.
 constexpr std::size_t kAllSaved = SIZE_MAX;
 
@@ -106,6 +118,7 @@ struct Strategy {
   MicrobatchShape microbatch;     ///< of one rank
   std::int64_t microbatches = 1;  ///< of a training step on each rank: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
+  SampleShape samples;
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
   bool updates_late = false;  ///< with a global norm, units of the host are updated before the next step's
                               ///< forward passes, each right before its own
@@ -193,6 +206,10 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t
 
 /// The microbatches that a rank computes: of sequences that ranks share, its part.
 MicrobatchShape microbatch_of_rank(const RunConfig& config);
+
+/// As the run file asks for them. Ranks that share sequences have tables of the positions that they are
+/// trained on, so their samples are as long as those.
+SampleShape samples_of(const RunConfig& config);
 
 Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model);
 

@@ -81,6 +81,9 @@ enum class Operation : std::uint8_t {
   sum_norms,          ///< the sums of squares of this stage's units → their sum
   sum_losses,         ///< the microbatches' losses → the step's sums
   loss,               ///< the step's mean loss, from the sums of all ranks
+  join_logits,        ///< this rank's columns of logits → all of them in fp32, zeros where others' are
+  choose_tokens,      ///< logits → the tokens that follow this rank's samples, zeros for those of others
+  take_tokens,        ///< the tokens of all ranks → the samples, each longer by one
   step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
   stash,              ///< a unit's parameters as they are → a copy for passes behind their next update
   pack,               ///< the parameters that an update has made → what the rank keeps of them
@@ -157,6 +160,7 @@ enum class Role : std::uint8_t {
   data_2,
   data_3,
   losses,
+  logits,
   master,
   exp_avg,  ///< moments, in the order of Moment
   exp_avg_sq,

@@ -39,28 +39,31 @@ std::optional<Program> fit_host(const Program& program, const SpillOrder& order,
 
 bool fits_host(const Placement& placement, const RunConfig& config) {
   return fits_host(placement.training, config) &&
-         (!placement.validation || fits_host(*placement.validation, config));
+         std::ranges::all_of(placement.interludes,
+                             [&](const auto& interlude) { return fits_host(interlude.second, config); });
 }
 
-/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no
+/// All programs keep state in the same places: what training has put on the nvme tier must be there, and no
 /// other state may.
-SpillOrder validation_order(const Program& validation, const Program& training, const RunConfig& config) {
+SpillOrder interlude_order(const Program& interlude, const Program& training, const RunConfig& config) {
   SpillOrder order;
   for (std::size_t b = 0; b < training.buffers.size(); ++b) {
     const Buffer& buffer = training.buffers[b];
     if (buffer.persistent && buffer.tier == Tier::nvme) order.buffers.push_back(static_cast<BufferId>(b));
   }
   order.forced = order.buffers.size();
-  for (const BufferId id : find_spill_order(validation, config.memory).buffers) {
-    if (!validation.buffer(id).persistent) order.buffers.push_back(id);
+  for (const BufferId id : find_spill_order(interlude, config.memory).buffers) {
+    if (!interlude.buffer(id).persistent) order.buffers.push_back(id);
   }
   return order;
 }
 
-/// The larger of both programs' use.
+/// The largest of all programs' use.
 Bytes peak_bytes(const Placement& placement, Tier tier) {
-  const Bytes training = peak_of(placement.training, tier);
-  return placement.validation ? std::max(training, peak_of(*placement.validation, tier)) : training;
+  Bytes peak = peak_of(placement.training, tier);
+  for (const auto& [interlude, program] : placement.interludes)
+    peak = std::max(peak, peak_of(program, tier));
+  return peak;
 }
 
 /// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
@@ -71,10 +74,8 @@ Placement with_all_spilled(const Placement& placement, const RunConfig& config, 
   };
   Placement result{placement.strategy,
                    spilled(placement.training, find_spill_order(placement.training, config.memory))};
-  if (placement.validation) {
-    result.validation =
-        spilled(*placement.validation, validation_order(*placement.validation, result.training, config));
-  }
+  for (const auto& [interlude, program] : placement.interludes)
+    result.interludes[interlude] = spilled(program, interlude_order(program, result.training, config));
   return result;
 }
 
@@ -86,11 +87,11 @@ std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConf
   std::optional<Program> training = fit_host(placement.training, order, *config.memory.host, visits);
   if (!training) return std::nullopt;
   Placement spilled{placement.strategy, std::move(*training)};
-  if (placement.validation) {
-    spilled.validation =
-        fit_host(*placement.validation, validation_order(*placement.validation, spilled.training, config),
-                 *config.memory.host, visits);
-    if (!spilled.validation) return std::nullopt;
+  for (const auto& [interlude, program] : placement.interludes) {
+    std::optional<Program> fitted = fit_host(
+        program, interlude_order(program, spilled.training, config), *config.memory.host, visits);
+    if (!fitted) return std::nullopt;
+    spilled.interludes[interlude] = std::move(*fitted);
   }
   return spilled;
 }

@@ -12,7 +12,8 @@ namespace {
 /// All stages' programs must meet, and all ranks must know where.
 void join(std::vector<Plan>& plans) {
   std::set<Channel> channels;
-  std::vector<RankProgram> training, validation;
+  std::vector<RankProgram> training;
+  OfInterludes<std::vector<RankProgram>> interludes;
   for (std::size_t stage = 0; stage < plans.size(); ++stage) {
     const Plan& plan = plans[stage];
     const auto rank = static_cast<std::int64_t>(stage) * plan.strategy.mesh.tensor;
@@ -21,11 +22,11 @@ void join(std::vector<Plan>& plans) {
       programs.push_back({rank, &program.program, &program.dependencies});
     };
     add(plan.training, training);
-    if (plan.validation) add(*plan.validation, validation);
+    for (const auto& [interlude, program] : plan.interludes) add(program, interludes[interlude]);
   }
   if (plans.size() > 1) {
     verify_ranks(training);
-    verify_ranks(validation);
+    for (const auto& [interlude, programs] : interludes) verify_ranks(programs);
   }
   for (Plan& plan : plans) plan.channels = channels;
 }

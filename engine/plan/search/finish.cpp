@@ -74,7 +74,8 @@ Plan finish(Placement best, const RunConfig& config, const Model& model) {
   plan.budgets = budgets_of(config.memory);
   plan.strategy = std::move(best.strategy);
   plan.training = finish(std::move(best.training), config.memory);
-  if (best.validation) plan.validation = finish(std::move(*best.validation), config.memory);
+  for (auto& [interlude, program] : best.interludes)
+    plan.interludes.emplace(interlude, finish(std::move(program), config.memory));
   const Mesh& mesh = plan.strategy.mesh;
   MicrobatchShape whole = plan.strategy.microbatch;
   whole.sequence *= mesh.context;

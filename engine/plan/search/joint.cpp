@@ -71,8 +71,7 @@ Program idle(const Program& plain) {
 }  // namespace
 
 Bytes JointPlan::arena_bytes(Tier tier) const {
-  const Bytes bytes = training.of(tier).peak_bytes;
-  return validation ? std::max(bytes, validation->of(tier).peak_bytes) : bytes;
+  return strata::arena_bytes(training, interludes, tier);
 }
 
 JointPlanner::JointPlanner(std::vector<JointModel> models, const MachineRates& rates)
@@ -208,30 +207,34 @@ std::vector<JointPlanner::Candidate> JointPlanner::candidates(
 }
 
 /// Model after model, each in its first or in its second form.
-std::vector<Program> JointPlanner::validations(std::size_t role, const Candidate& candidate) const {
-  std::vector<std::vector<Program>> of_models(models_.size());
-  std::size_t forms = 0;
+PlainInterludes JointPlanner::interludes(std::size_t role, const Candidate& candidate) const {
   const auto stage_of = [&](std::size_t m) { return static_cast<std::size_t>(roles_[role].stages[m]); };
+  std::vector<PlainInterludes> of_models(models_.size());
+  OfInterludes<std::size_t> forms;
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (candidate.plain[m].empty()) continue;
     of_models[m] =
-        plain_validations(*models_[m].model, candidate.strategies[m][stage_of(m)], *models_[m].config);
-    forms = std::max(forms, of_models[m].size());
+        plain_interludes(*models_[m].model, candidate.strategies[m][stage_of(m)], *models_[m].config);
+    for (const auto& [interlude, programs] : of_models[m])
+      forms[interlude] = std::max(forms[interlude], programs.size());
   }
-  std::vector<Program> merged;
-  for (std::size_t form = 0; form < forms; ++form) {
-    std::vector<Program> programs(models_.size());
-    std::vector<std::int32_t> order;
-    for (std::size_t m = 0; m < models_.size(); ++m) {
-      if (candidate.plain[m].empty()) continue;
-      const bool validates = !of_models[m].empty();
-      programs[m] = validates ? of_models[m][std::min(form, of_models[m].size() - 1)]
-                              : idle(candidate.plain[m][stage_of(m)]);
-      order.insert(order.end(), find_turns(programs[m]).size(), static_cast<std::int32_t>(m));
+  PlainInterludes merged;
+  for (const auto& [interlude, count] : forms) {
+    for (std::size_t form = 0; form < count; ++form) {
+      std::vector<Program> programs(models_.size());
+      std::vector<std::int32_t> order;
+      for (std::size_t m = 0; m < models_.size(); ++m) {
+        if (candidate.plain[m].empty()) continue;
+        const auto own = of_models[m].find(interlude);
+        programs[m] = own == of_models[m].end() ? idle(candidate.plain[m][stage_of(m)])
+                                                : own->second[std::min(form, own->second.size() - 1)];
+        order.insert(order.end(), find_turns(programs[m]).size(), static_cast<std::int32_t>(m));
+      }
+      const std::vector<ModelProgram> of_role = parts(programs);
+      Program joined = strata::merge(of_role, order, candidate.merged[role].groups);
+      pin_state(role, joined, of_role);
+      merged[interlude].push_back(std::move(joined));
     }
-    const std::vector<ModelProgram> of_role = parts(programs);
-    pin_state(role, merged.emplace_back(strata::merge(of_role, order, candidate.merged[role].groups)),
-              of_role);
   }
   return merged;
 }
@@ -336,7 +339,7 @@ std::optional<JointPlanner::Choice> JointPlanner::place(const Candidate& candida
                                                         Hindrance& hindrance) const {
   Choice choice = {.placements = {}, .candidate = candidate};
   for (std::size_t role = 0; role < roles_.size(); ++role) {
-    std::optional<Placement> placement = place_plain(candidate.merged[role], validations(role, candidate),
+    std::optional<Placement> placement = place_plain(candidate.merged[role], interludes(role, candidate),
                                                      runs_[role], kept_share, hindrance.shortage);
     if (!placement) return std::nullopt;
     choice.placements.push_back(std::move(*placement));
@@ -394,7 +397,8 @@ std::vector<JointPlan> JointPlanner::finish(Choice best) const {
   for (std::size_t role = 0; role < roles_.size(); ++role) {
     const Placement& placement = best.placements[role];
     add_channels(placement.training, roles_[role].rank, channels);
-    if (placement.validation) add_channels(*placement.validation, roles_[role].rank, channels);
+    for (const auto& [interlude, program] : placement.interludes)
+      add_channels(program, roles_[role].rank, channels);
     plans.push_back(finish(role, std::move(best.placements[role]), best.candidate));
   }
   for (JointPlan& plan : plans) plan.channels = channels;
@@ -411,17 +415,19 @@ JointPlan JointPlanner::finish(std::size_t role, Placement placement, const Cand
     if (of_models[m].plain == nullptr) continue;
     const auto stage = static_cast<std::size_t>(roles_[role].stages[m]);
     Placement part{candidate.strategies[m][stage], part_of(placement.training, of_models, m)};
-    if (placement.validation && part.strategy.validation_microbatches > 0) {
-      Program outline = lower_validation(*models_[m].model, part.strategy).outline();
-      std::vector<ModelProgram> validation = of_models;
-      validation[m].plain = &outline;
-      part.validation = part_of(*placement.validation, validation, m);
+    for (const auto& [interlude, program] : placement.interludes) {
+      if (!has(part.strategy, interlude)) continue;
+      Program outline = lower_interlude(interlude, *models_[m].model, part.strategy).outline();
+      std::vector<ModelProgram> of_interlude = of_models;
+      of_interlude[m].plain = &outline;
+      part.interludes[interlude] = part_of(program, of_interlude, m);
     }
     plan.models[m] = strata::finish(std::move(part), *models_[m].config, *models_[m].model);
   }
   plan.computing_seconds = computing_seconds(placement.training, rates_);
   plan.training = strata::finish(std::move(placement.training), memory);
-  if (placement.validation) plan.validation = strata::finish(std::move(*placement.validation), memory);
+  for (auto& [interlude, program] : placement.interludes)
+    plan.interludes.emplace(interlude, strata::finish(std::move(program), memory));
   return plan;
 }
 

@@ -33,7 +33,7 @@ struct ComparedOrder {
 /// What the ranks do that have a role.
 struct JointPlan {
   PlannedProgram training;
-  std::optional<PlannedProgram> validation;
+  OfInterludes<PlannedProgram> interludes;
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   std::vector<std::optional<Plan>> models;  ///< by number: each one's part, or nothing
   std::set<Channel> channels;               ///< in which programs of any role exchange values
@@ -41,7 +41,7 @@ struct JointPlan {
   double round_seconds = 0;      ///< by the timeline of all ranks
   double computing_seconds = 0;  ///< of a round: no order takes less
 
-  /// What the tier must hold: the larger of both programs.
+  /// What the tier must hold: the largest of all programs.
   Bytes arena_bytes(Tier tier) const;
 };
 
@@ -108,7 +108,7 @@ class JointPlanner {
   std::vector<std::optional<Choice>> place_all(const std::vector<Attempt>& attempts,
                                                Hindrance& hindrance) const;
   std::optional<Choice> place(const Candidate& candidate, double kept_share, Hindrance& hindrance) const;
-  std::vector<Program> validations(std::size_t role, const Candidate& candidate) const;
+  PlainInterludes interludes(std::size_t role, const Candidate& candidate) const;
   std::vector<ModelProgram> parts(std::size_t role, const std::vector<std::vector<Program>>& programs) const;
   std::vector<ModelProgram> parts(const std::vector<Program>& programs) const;
   ModelProgram part(std::size_t model, const Program* program) const;

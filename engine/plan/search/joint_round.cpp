@@ -1,5 +1,6 @@
 #include "engine/plan/search/joint_round.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "engine/plan/search/timeline.h"
@@ -9,7 +10,8 @@ namespace strata {
 JointRound::JointRound(std::span<const RankRole> roles, std::span<const Placement> placements) {
   for (std::size_t role = 0; role < roles.size(); ++role) {
     training_.add(roles[role].rank, placements[role].training);
-    if (placements[role].validation) validation_.add(roles[role].rank, *placements[role].validation);
+    for (const auto& [interlude, program] : placements[role].interludes)
+      interludes_[interlude].add(roles[role].rank, program);
   }
 }
 
@@ -35,7 +37,8 @@ bool JointRound::Programs::meets() const {
 }
 
 bool JointRound::meets() const {
-  return training_.meets() && validation_.meets();
+  return training_.meets() &&
+         std::ranges::all_of(interludes_, [](const auto& interlude) { return interlude.second.meets(); });
 }
 
 double JointRound::seconds(const MachineRates& rates) const {

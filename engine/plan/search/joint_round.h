@@ -15,7 +15,7 @@ class JointRound {
   /// REQUIRES: the placements, one of each role, outlive this.
   JointRound(std::span<const RankRole> roles, std::span<const Placement> placements);
 
-  /// Whether all ranks come to what they do together, in training and in validation.
+  /// Whether all ranks come to what they do together, in training and between steps.
   bool meets() const;
   /// From one round of training to the next. REQUIRES: they meet.
   double seconds(const MachineRates& rates) const;
@@ -29,7 +29,8 @@ class JointRound {
     std::vector<RankProgram> ranks() const;
     bool meets() const;
   };
-  Programs training_, validation_;
+  Programs training_;
+  OfInterludes<Programs> interludes_;
 };
 
 }  // namespace strata

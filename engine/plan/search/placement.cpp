@@ -53,29 +53,28 @@ Program as_tiers_allow(Program plain, const RunConfig& config) {
   return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited, 0);
 }
 
-/// Orders in which a validation may pass the model: the training's, and the one that keeps less.
-std::vector<Order> validation_orders(const Strategy& strategy) {
-  if (strategy.order == Order::microbatch_major) return {Order::microbatch_major};
+/// Orders in which an interlude may pass the model: the training's, and the one that keeps less. Samples are
+/// one microbatch.
+std::vector<Order> orders_of(Interlude interlude, const Strategy& strategy) {
+  if (strategy.order == Order::microbatch_major || interlude == Interlude::sampling) return {strategy.order};
   return {strategy.order, Order::microbatch_major};
 }
 
-Program lower_validation_in(Order order, const Model& model, Strategy strategy, const RunConfig& config) {
-  strategy.order = order;
-  return as_tiers_allow(lower_validation(model, strategy), config);
-}
-
-/// The first of the plain programs that fits, and of those with too little room on the host the one that
-/// needs least. False if the device has no room for any.
-bool place_validation(std::vector<Program> plain, Placement& placement, const RunConfig& config) {
-  if (plain.empty()) return true;
-  std::optional<Program>& best = placement.validation;
-  for (Program& program : plain) {
-    std::optional<Program> candidate = fit_device(std::move(program), config.memory);
-    if (!candidate) continue;
-    if (!best || peak_of(*candidate, Tier::host) < peak_of(*best, Tier::host)) best = std::move(candidate);
-    if (fits_host(*best, config)) break;
+/// Of each interlude's plain programs the first that fits, and of those with too little room on the host the
+/// one that needs least. False if the device has no room for any.
+bool place_interludes(PlainInterludes interludes, Placement& placement, const RunConfig& config) {
+  for (auto& [interlude, plain] : interludes) {
+    std::optional<Program> best;
+    for (Program& program : plain) {
+      std::optional<Program> candidate = fit_device(std::move(program), config.memory);
+      if (!candidate) continue;
+      if (!best || peak_of(*candidate, Tier::host) < peak_of(*best, Tier::host)) best = std::move(candidate);
+      if (fits_host(*best, config)) break;
+    }
+    if (!best) return false;
+    placement.interludes[interlude] = std::move(*best);
   }
-  return best.has_value();
+  return true;
 }
 
 /// The run file wants the state of no unit there.
@@ -181,17 +180,21 @@ Bytes bytes_beyond_device(const Program& program, Bytes kept_near) {
   return std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
 }
 
-std::vector<Program> plain_validations(const Model& model, const Strategy& strategy,
-                                       const RunConfig& config) {
-  std::vector<Program> programs;
-  if (strategy.validation_microbatches == 0) return programs;
-  for (const Order order : validation_orders(strategy))
-    programs.push_back(lower_validation_in(order, model, strategy, config));
-  return programs;
+PlainInterludes plain_interludes(const Model& model, const Strategy& strategy, const RunConfig& config) {
+  PlainInterludes interludes;
+  for (const Interlude interlude : kInterludes) {
+    if (!has(strategy, interlude)) continue;
+    for (const Order order : orders_of(interlude, strategy)) {
+      Strategy in_order = strategy;
+      in_order.order = order;
+      interludes[interlude].push_back(as_tiers_allow(lower_interlude(interlude, model, in_order), config));
+    }
+  }
+  return interludes;
 }
 
-std::optional<Placement> place_plain(Program training, std::vector<Program> validations,
-                                     const RunConfig& config, double kept_share, Shortage& shortage) {
+std::optional<Placement> place_plain(Program training, PlainInterludes interludes, const RunConfig& config,
+                                     double kept_share, Shortage& shortage) {
   if (near_bytes(training, kDeviceLevel).smallest > config.memory.device) return std::nullopt;
   if (tier_without_room(bytes_beyond_device(training, config.memory.device), config, shortage))
     return std::nullopt;
@@ -199,7 +202,7 @@ std::optional<Placement> place_plain(Program training, std::vector<Program> vali
   std::optional<Program> placed = fit_device(std::move(training), config.memory, kept_share);
   if (!placed) return std::nullopt;
   placement.training = std::move(*placed);
-  if (!place_validation(std::move(validations), placement, config)) return std::nullopt;
+  if (!place_interludes(std::move(interludes), placement, config)) return std::nullopt;
   if (!config.memory.host) return placement;
   if (const Bytes needed = smallest_host_bytes(placement, config); needed > *config.memory.host) {
     shortage.host = std::min(shortage.host, needed);
@@ -217,12 +220,13 @@ Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const 
   const auto peak = [](Program program) {
     return peak_of(with_places(std::move(program), Tier::device), Tier::device);
   };
-  const Bytes training = peak(leanest_training(model, strategy, config));
-  std::vector<Program> validations = plain_validations(model, strategy, config);
-  if (validations.empty()) return training;
-  Bytes validation = kUnlimited;
-  for (Program& program : validations) validation = std::min(validation, peak(std::move(program)));
-  return std::max(training, validation);
+  Bytes largest = peak(leanest_training(model, strategy, config));
+  for (auto& [interlude, programs] : plain_interludes(model, strategy, config)) {
+    Bytes smallest = kUnlimited;
+    for (Program& program : programs) smallest = std::min(smallest, peak(std::move(program)));
+    largest = std::max(largest, smallest);
+  }
+  return largest;
 }
 
 bool all_state_on_device(const RunConfig& config) {
@@ -261,7 +265,7 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(placement.training, 0));
   if (const auto full = tier_that_lacks()) return {.full = full};
 
-  if (!place_validation(plain_validations(*model_, placement.strategy, config), placement, config))
+  if (!place_interludes(plain_interludes(*model_, placement.strategy, config), placement, config))
     return exceeds_device();
   if (!config.memory.host) return {.placement = std::move(placement)};
   // What fits may be placed more loosely than it needs.

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/plan/lower/strategy.h"
+#include "engine/plan/lower/lower.h"
 #include "engine/plan/program/program.h"
 #include "engine/plan/search/rates.h"
 #include "engine/plan/search/step_cost.h"
@@ -20,8 +20,11 @@ namespace strata {
 struct Placement {
   Strategy strategy;
   Program training;
-  std::optional<Program> validation = {};
+  OfInterludes<Program> interludes = {};
 };
+
+/// The programs that an interlude may have, the preferred one first.
+using PlainInterludes = OfInterludes<std::vector<Program>>;
 
 /// A placement, and what it takes.
 struct TimedPlacement {
@@ -107,18 +110,17 @@ class PlacementSearch {
 
 /// Plain programs that keep state in the same places, placed within the budgets; nothing if some tier has no
 /// room, of which `shortage` tells. What stays on the device from use to use takes at most `kept_share` of
-/// it, if that is enough; the rest is for what is fetched ahead. Of `validations` the first with room is
-/// taken; they are none if nothing is validated.
-std::optional<Placement> place_plain(Program training, std::vector<Program> validations,
-                                     const RunConfig& config, double kept_share, Shortage& shortage);
+/// it, if that is enough; the rest is for what is fetched ahead. Of an interlude's programs the first with
+/// room is taken.
+std::optional<Placement> place_plain(Program training, PlainInterludes interludes, const RunConfig& config,
+                                     double kept_share, Shortage& shortage);
 
-/// The plain validation programs of a strategy, the preferred one first; none if it has no validation.
-std::vector<Program> plain_validations(const Model& model, const Strategy& strategy, const RunConfig& config);
+PlainInterludes plain_interludes(const Model& model, const Strategy& strategy, const RunConfig& config);
 
 /// The training program in the form that needs least device memory with the tiers that the run file gives.
 Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config);
 
-/// The least device memory that `strategy` runs in, validation included, whatever the tiers beyond hold.
+/// The least device memory that `strategy` runs in, interludes included, whatever the tiers beyond hold.
 Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config);
 
 /// There is no other place for it, or the run file wants it there.

@@ -13,9 +13,14 @@
 
 namespace strata {
 
+Bytes arena_bytes(const PlannedProgram& training, const OfInterludes<PlannedProgram>& interludes, Tier tier) {
+  Bytes bytes = training.of(tier).peak_bytes;
+  for (const auto& [interlude, program] : interludes) bytes = std::max(bytes, program.of(tier).peak_bytes);
+  return bytes;
+}
+
 Bytes Plan::arena_bytes(Tier tier) const {
-  const auto peak = [&](const PlannedProgram& program) { return program.of(tier).peak_bytes; };
-  return validation ? std::max(peak(training), peak(*validation)) : peak(training);
+  return strata::arena_bytes(training, interludes, tier);
 }
 
 Plan make_plan(const RunConfig& config, const Model& model) {

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/plan/lower/strategy.h"
+#include "engine/plan/lower/lower.h"
 #include "engine/plan/program/channels.h"
 #include "engine/plan/program/dependencies.h"
 #include "engine/plan/program/memory.h"
@@ -34,6 +34,9 @@ struct PlannedProgram {
   Bytes moved_by_start(Link link) const { return start_traffic[link]; }
 };
 
+/// What a tier must hold of programs that run one after another: the largest of them.
+Bytes arena_bytes(const PlannedProgram& training, const OfInterludes<PlannedProgram>& interludes, Tier tier);
+
 /// FLOPs of one training step on each rank; the formulas stand in engine/model.
 struct StepFlops {
   double model = 0;     ///< forward + backward: what MFU counts
@@ -49,7 +52,7 @@ struct KeptGathered {
 struct Plan {
   Strategy strategy;
   PlannedProgram training;
-  std::optional<PlannedProgram> validation;
+  OfInterludes<PlannedProgram> interludes;
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   StepFlops flops;
   KeptGathered kept_gathered;
@@ -59,7 +62,7 @@ struct Plan {
   std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
 
   Bytes budget(Tier tier) const { return budgets[static_cast<std::size_t>(tier)]; }
-  /// What the tier must hold: the larger of both programs.
+  /// What the tier must hold: the largest of all programs.
   Bytes arena_bytes(Tier tier) const;
 };
 

@@ -1,0 +1,98 @@
+#include "engine/cli/prompts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "engine/chat/chat_template.h"
+#include "engine/data/tokenize.h"
+#include "engine/generate/sampling.h"
+#include "engine/plan/lower/strategy.h"
+
+namespace strata {
+namespace {
+
+std::string tokenizer_of_samples(const RunConfig& config) {
+  if (config.data.tokenizer == Tokenizer::bytes) return "bytes";
+  return config.data.tokenizer_path.empty() ? config.model.path : config.data.tokenizer_path;
+}
+
+/// What ends a text: as the model's folder says, or else the tokenizer's. A zero stands behind texts of bytes.
+std::set<std::int32_t> stops_of_samples(const RunConfig& config, const std::string& tokenizer) {
+  if (tokenizer == "bytes") return {0};
+  return stop_tokens(config.model.path.empty() ? tokenizer_file_of(tokenizer).parent_path()
+                                               : std::filesystem::path(config.model.path));
+}
+
+void check_prompt(const std::vector<std::int32_t>& ids, std::size_t number, std::int64_t longest,
+                  std::int64_t vocabulary) {
+  const auto refuse = [&](const std::string& what) {
+    throw ConfigError(fmt::format("train.samples.prompts: prompt {} {}", number + 1, what));
+  };
+  if (ids.empty()) refuse("has no tokens; there is nothing to go on with");
+  if (std::ssize(ids) >= longest)
+    refuse(fmt::format("has {} tokens, and a sample ends at {}: raise train.samples.max_length or "
+                       "data.sequence_length, or shorten it",
+                       ids.size(), longest));
+  const std::int32_t largest = *std::ranges::max_element(ids);
+  if (largest >= vocabulary)
+    refuse(fmt::format("has the token {}, and the model's vocabulary ends at {}: take the model's tokenizer",
+                       largest, vocabulary - 1));
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::string> prompts,
+                                                      const PromptText& text, const std::string& tokenizer,
+                                                      bool chat, std::string_view option) {
+  std::vector<std::vector<std::int32_t>> encoded;
+  if (!chat) {
+    for (const std::string& prompt : prompts) encoded.push_back(text.encode(prompt, text::AddSpecial::yes));
+    return encoded;
+  }
+  if (text.tokenizer() == nullptr)
+    throw ConfigError(fmt::format("{} needs a model's tokenizer, and bytes are none", option));
+  const auto chat_template = chat::ChatTemplate::read(tokenizer_file_of(tokenizer).parent_path());
+  chat::RenderOptions options;
+  options.add_generation_prompt = true;
+  for (const std::string& prompt : prompts) {
+    const auto messages = nlohmann::ordered_json::array({{{"role", "user"}, {"content", prompt}}});
+    encoded.push_back(text.encode(chat_template.render(messages, options).text, text::AddSpecial::no));
+  }
+  return encoded;
+}
+
+SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t vocabulary) {
+  const RunConfig::SamplesSection& section = config.samples;
+  if (section.prompts.empty()) return {};
+  const std::string tokenizer = tokenizer_of_samples(config);
+  const auto text = [&] {
+    try {
+      return std::make_shared<const PromptText>(PromptText::read(tokenizer));
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("train.samples.prompts: {}", error.what()));
+    }
+  }();
+  const std::vector<std::vector<std::int32_t>> encoded =
+      encode_prompts(section.prompts, *text, tokenizer, section.chat, "train.samples.chat");
+  SamplePrompts prompts;
+  for (std::size_t i = 0; i < encoded.size(); ++i) {
+    check_prompt(encoded[i], i, samples_of(config).longest, vocabulary);
+    prompts.prompts.push_back({section.prompts[i], encoded[i]});
+  }
+  prompts.stops = stops_of_samples(config, tokenizer);
+  const SamplingOptions options{.temperature = section.temperature,
+                                .top_p = section.top_p,
+                                .top_k = section.top_k,
+                                .seed = config.train.seed};
+  prompts.choose = [options](std::span<const float> logits, std::size_t prompt, std::size_t position) {
+    return next_token(logits, options, {.prompt = prompt, .position = position});
+  };
+  prompts.decode = [text](std::span<const std::int32_t> ids) { return text->decode(ids); };
+  return prompts;
+}
+
+}  // namespace strata

@@ -1,0 +1,26 @@
+// Prompts as tokens: of strata generate, and of the samples that a run takes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/config/run_config.h"
+#include "engine/data/training_data.h"
+#include "engine/generate/prompt_text.h"
+
+namespace strata {
+
+/// `tokenizer` is what `text` was read from. If `chat`, which `option` asks for, each prompt is what a user
+/// says in the chat template beside it. Throws ConfigError, IoError.
+std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::string> prompts,
+                                                      const PromptText& text, const std::string& tokenizer,
+                                                      bool chat, std::string_view option);
+
+/// What train.samples asks for; nothing if it asks for nothing. Throws ConfigError that names the key, if a
+/// prompt has no tokens, more than a sample may, or one that is not in the vocabulary.
+SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t vocabulary);
+
+}  // namespace strata

@@ -1,0 +1,53 @@
+#include "engine/graph/logits_graph.h"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+
+#include "engine/graph/operators/cross_entropy.h"
+#include "engine/graph/operators/take_rows.h"
+
+namespace strata {
+
+LogitsGraph without_loss(UnitGraph head) {
+  const auto loss = std::ranges::find_if(head.nodes, [](const Node& node) {
+    return dynamic_cast<const CrossEntropyRule*>(node.rule.get()) != nullptr;
+  });
+  if (loss == head.nodes.end()) throw std::logic_error("a head without a loss of logits");
+  LogitsGraph made{.graph = {},
+                   .logits = (*loss)[CrossEntropyRule::logits].tensor,
+                   .soft_cap = dynamic_cast<const CrossEntropyRule&>(*loss->rule).soft_cap()};
+  const TensorId losses = (*loss)[CrossEntropyRule::losses].tensor;
+  head.nodes.erase(loss, head.nodes.end());
+  for (Tensor& tensor : head.tensors) tensor.in_chunks = false;
+  head.tensors[static_cast<std::size_t>(losses)].region = Region::workspace;
+  head.tensors[static_cast<std::size_t>(made.logits)].region = Region::logits;
+  made.graph = std::move(head);
+  return made;
+}
+
+UnitGraph of_last_rows(UnitGraph head, std::size_t array) {
+  const Axis last("sequences", per_sequence(1));
+  const auto targets = std::ranges::find(head.tensors, data_region(array), &Tensor::region);
+  if (targets == head.tensors.end()) throw std::logic_error("a head without targets");
+  targets->name = "last_rows";
+  targets->columns = last;
+  const TensorView rows{static_cast<TensorId>(targets - head.tensors.begin())};
+  Tensor taken = head.tensor(head.input);
+  taken.name = "last";
+  taken.region = Region::workspace;
+  const TensorView out{head.add(std::move(taken))};
+  for (TensorId id = 0; id < std::ssize(head.tensors); ++id) {
+    Tensor& tensor = head.tensors[static_cast<std::size_t>(id)];
+    if (id != head.input && tensor.rows == token_axis()) tensor.rows = last;
+  }
+  for (Node& node : head.nodes) {
+    for (TensorView& view : node.operands)
+      if (view.tensor == head.input) view.tensor = out.tensor;
+  }
+  head.nodes.insert(head.nodes.begin(),
+                    {std::make_shared<TakeRowsRule>(), {{head.input}, rows, out}});
+  return head;
+}
+
+}  // namespace strata

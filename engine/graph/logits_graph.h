@@ -1,0 +1,24 @@
+// A head that ends with logits in place of losses: what generation and samples choose tokens by. Pure
+// functions of graphs; any thread.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/graph/unit_graph.h"
+
+namespace strata {
+
+struct LogitsGraph {
+  UnitGraph graph;     ///< its logits lie in Region::logits, of all rows at once
+  TensorId logits = -1;
+  float soft_cap = 0;  ///< c > 0: a logit x counts as c · tanh(x / c)
+};
+
+/// `head` without its loss. Throws std::logic_error if it has none of logits.
+LogitsGraph without_loss(UnitGraph head);
+
+/// A unit through which of all tokens only some go, one of each sequence: their rows are said by the data
+/// array of this number, called "last_rows", which stands in the place of that of targets.
+UnitGraph of_last_rows(UnitGraph head, std::size_t array);
+
+}  // namespace strata
