@@ -8,11 +8,11 @@
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/model_command.h"
-#include "engine/cli/prompts.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/data/tokenize.h"
 #include "engine/generate/generator.h"
+#include "engine/generate/prompts.h"
 
 namespace strata {
 namespace {

@@ -12,13 +12,14 @@
 #include "base/error.h"
 #include "collectives/agreement.h"
 #include "engine/cli/device.h"
-#include "engine/cli/prompts.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
 #include "engine/config/model_names.h"
 #include "engine/data/byte_tokens.h"
 #include "engine/data/token_cache.h"
+#include "engine/generate/prompts.h"
+#include "engine/plan/lower/strategy.h"
 #include "engine/report/terminal_keys.h"
 
 namespace strata {
@@ -115,7 +116,7 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   prepared.model = load_model_of_rank(config, job.rank());
   if (job.is_first()) warn_of_model(config);
   const std::int64_t vocabulary = prepared.model.architecture.vocabulary;
-  prepared.prompts = read_sample_prompts(config, vocabulary);
+  prepared.prompts = read_sample_prompts(config, samples_of(config).longest, vocabulary);
   const std::string doubt = doubt_about_bytes(config, vocabulary);
   DataFiles files = find_data_files(config);
   if (config.data.tokenizer == Tokenizer::automatic) {

@@ -39,7 +39,9 @@ UnitGraph of_last_rows(UnitGraph head, std::size_t array) {
   const TensorView out{head.add(std::move(taken))};
   for (TensorId id = 0; id < std::ssize(head.tensors); ++id) {
     Tensor& tensor = head.tensors[static_cast<std::size_t>(id)];
-    if (id != head.input && tensor.rows == token_axis()) tensor.rows = last;
+    if (id == head.input) continue;
+    if (tensor.rows == token_axis()) tensor.rows = last;
+    if (tensor.columns == token_axis()) tensor.columns = last;
   }
   for (Node& node : head.nodes) {
     for (TensorView& view : node.operands)

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/execute/plan_check.h"
+#include "engine/generate/prompts.h"
 #include "engine/model/dropout.h"
 #include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
@@ -56,6 +57,12 @@ Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t ra
                        context_part(config, rank));
 }
 
+TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoader& loader) {
+  TrainingData data = training_data(loader, model.context);
+  data.prompts = read_sample_prompts(config, samples_of(config).longest, model.architecture.vocabulary);
+  return data;
+}
+
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
   const Model model = model_of_rank(config, model_of(config), rank);
@@ -68,7 +75,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
       options.device == nullptr ? make_cpu_device({.threads = options.device_threads, .link = options.link})
                                 : nullptr;
   Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : *device,
-                  training_data(data, model.context),
+                  data_of(config, model, data),
                   {.fresh = options.fresh,
                    .watchdog_seconds = options.watchdog_seconds,
                    .faults = options.faults,

@@ -19,6 +19,9 @@ Model model_of(const RunConfig& config);
 /// Its part of a model, if ranks share layers or sequences.
 Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank);
 
+/// What a run reads of a loader, which outlives it, and the prompts of its samples.
+TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoader& loader);
+
 struct RunOptions {
   int device_threads = 2;
   LinkLimit link = {};

@@ -20,7 +20,7 @@ std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::strin
                                                       bool chat, std::string_view option);
 
 /// What train.samples asks for; nothing if it asks for nothing. Throws ConfigError that names the key, if a
-/// prompt has no tokens, more than a sample may, or one that is not in the vocabulary.
-SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t vocabulary);
+/// prompt has no tokens, as many as `longest`, at which a sample ends, or one that is not in the vocabulary.
+SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest, std::int64_t vocabulary);
 
 }  // namespace strata

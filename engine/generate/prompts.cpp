@@ -1,4 +1,4 @@
-#include "engine/cli/prompts.h"
+#include "engine/generate/prompts.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include "engine/chat/chat_template.h"
 #include "engine/data/tokenize.h"
 #include "engine/generate/sampling.h"
-#include "engine/plan/lower/strategy.h"
 
 namespace strata {
 namespace {
@@ -65,7 +64,7 @@ std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::strin
   return encoded;
 }
 
-SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t vocabulary) {
+SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest, std::int64_t vocabulary) {
   const RunConfig::SamplesSection& section = config.samples;
   if (section.prompts.empty()) return {};
   const std::string tokenizer = tokenizer_of_samples(config);
@@ -80,7 +79,7 @@ SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t vocabula
       encode_prompts(section.prompts, *text, tokenizer, section.chat, "train.samples.chat");
   SamplePrompts prompts;
   for (std::size_t i = 0; i < encoded.size(); ++i) {
-    check_prompt(encoded[i], i, samples_of(config).longest, vocabulary);
+    check_prompt(encoded[i], i, longest, vocabulary);
     prompts.prompts.push_back({section.prompts[i], encoded[i]});
   }
   prompts.stops = stops_of_samples(config, tokenizer);

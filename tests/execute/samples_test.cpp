@@ -1,0 +1,288 @@
+// Samples that runs take between steps: they are what generation says with the weights of that moment, the
+// same on ranks of every kind and within every budget, and they change nothing that is trained.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/checkpoint/checkpoint_list.h"
+#include "engine/device/cpu/cpu_device.h"
+#include "engine/generate/generator.h"
+#include "engine/generate/model_source.h"
+#include "tests/execute/several_models.h"
+#include "tests/execute/support.h"
+
+namespace strata {
+namespace {
+
+using test::expect_the_plan_was_exact;
+using test::run;
+using test::run_ranks;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
+using ::testing::HasSubstr;
+
+using Ids = std::vector<std::vector<std::int32_t>>;
+
+Ids ids_of(const SamplePoint& point) {
+  Ids ids;
+  for (const Sample& sample : point.samples) ids.push_back(sample.ids);
+  return ids;
+}
+
+/// Of all points of a run.
+std::vector<Ids> ids_of(const TrainResult& result) {
+  std::vector<Ids> ids;
+  for (const SamplePoint& point : result.samples) ids.push_back(ids_of(point));
+  return ids;
+}
+
+class SamplesOfARun : public ::testing::Test {
+ protected:
+  SamplesOfARun() : config_(tiny_run(folder_.path())) {
+    config_.train.precision = DType::fp32;
+    config_.samples = {.prompts = {"line ", "of a small", "7"}, .every = 2, .max_length = 20, .temperature = 1};
+  }
+
+  RunConfig saving() const {
+    RunConfig config = config_;
+    config.checkpoint.path = (folder_.path() / "checkpoints").string();
+    return config;
+  }
+
+  /// What generation says behind the prompts with the weights that a run has left.
+  Ids generated(const RunConfig& config) const {
+    const ModelSource source = open_model(config.checkpoint.path, DeviceKind::cpu, config.rounding());
+    CpuDevice device({.threads = 2, .link = {}});
+    Ids ids;
+    for (std::size_t i = 0; i < config.samples.prompts.size(); ++i) {
+      const std::string& text = config.samples.prompts[i];
+      const TokenIds prompt(text.begin(), text.end());
+      GenerationOptions options{.precision = config.precision(),
+                                .max_tokens = config.samples.max_length - std::ssize(prompt),
+                                .stops = {0},
+                                .sampling = {.temperature = config.samples.temperature,
+                                             .top_p = config.samples.top_p,
+                                             .top_k = config.samples.top_k,
+                                             .seed = config.train.seed},
+                                .budget = {}};
+      // Numbers are drawn for a prompt's number, so those before it are generated, too.
+      const std::vector<TokenIds> prompts(i + 1, prompt);
+      ids.push_back(Generator(device, *source.model, source.read, prompts, options).run()[i].ids);
+    }
+    return ids;
+  }
+
+  /// A run's last samples are what its checkpoint says.
+  void expect_generated(const RunConfig& config) const {
+    const RunOutcome outcome = run(config);
+    EXPECT_EQ(ids_of(outcome.result.samples.back()), generated(config));
+    expect_the_plan_was_exact(outcome);
+  }
+
+  /// All points of `config` on one rank and on several.
+  static void expect_the_same_on(const RunConfig& alone, const RunConfig& config, int ranks) {
+    const std::vector<Ids> expected = ids_of(run(alone).result);
+    for (const RunOutcome& rank : run_ranks(config, ranks)) {
+      EXPECT_EQ(ids_of(rank.result), expected);
+      expect_the_plan_was_exact(rank);
+    }
+  }
+
+  TemporaryFolder folder_;
+  RunConfig config_;
+};
+
+TEST_F(SamplesOfARun, AreTakenBeforeTheFirstStepBetweenStepsAndAfterTheLast) {
+  config_.train.steps = 5;
+  const RunOutcome outcome = run(config_);
+  std::vector<std::int64_t> steps;
+  for (const SamplePoint& point : outcome.result.samples) {
+    steps.push_back(point.step);
+    ASSERT_EQ(point.samples.size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Sample& sample = point.samples[i];
+      EXPECT_EQ(sample.prompt, config_.samples.prompts[i]);
+      const std::int64_t length = std::ssize(sample.prompt) + std::ssize(sample.ids);
+      EXPECT_TRUE(length == 20 || sample.ids.back() == 0) << length;
+      EXPECT_FALSE(sample.text.empty());
+    }
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 2, 4, 5}));
+  EXPECT_NE(ids_of(outcome.result.samples.front()), ids_of(outcome.result.samples.back()));
+  expect_the_plan_was_exact(outcome);
+}
+
+TEST_F(SamplesOfARun, AreWhatGenerationSaysWithTheWeightsOfThatMoment) {
+  for (const char* architecture : {"llama", "gpt2", "qwen3", "mistral", "gemma2", "mixtral"}) {
+    SCOPED_TRACE(architecture);
+    RunConfig config = saving();
+    config.checkpoint.path += architecture;
+    config.model.architecture = architecture;
+    const std::string type = architecture;
+    if (type == "gpt2")
+      config.model.config = {{"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128}};
+    if (type == "mistral") config.model.config["sliding_window"] = 7;
+    if (type == "gemma2") config.model.config.update({{"head_dim", 8}, {"sliding_window", 7}});
+    if (type == "mixtral")
+      config.model.config.update(
+          {{"num_local_experts", 4}, {"num_experts_per_tok", 2}, {"output_router_logits", true}});
+    if (type == "qwen3") config.model.config["head_dim"] = 8;
+    expect_generated(config);
+  }
+}
+
+TEST_F(SamplesOfARun, AreDrawnAsGenerationDraws) {
+  RunConfig config = saving();
+  for (const auto& [temperature, top_p, top_k] :
+       {std::tuple(0.0, 1.0, 0), std::tuple(0.7, 0.9, 0), std::tuple(1.5, 1.0, 10)}) {
+    config.samples.temperature = temperature;
+    config.samples.top_p = top_p;
+    config.samples.top_k = top_k;
+    config.checkpoint.path += "-";
+    expect_generated(config);
+  }
+}
+
+TEST_F(SamplesOfARun, ChangeNothingThatIsTrained) {
+  for (const DType precision : {DType::fp32, DType::bf16}) {
+    config_.train.precision = precision;
+    config_.train.validate_every = 2;
+    config_.data.validation_fraction = 0.2;
+    RunConfig without = config_;
+    without.samples = {};
+    const RunOutcome expected = run(without), found = run(config_);
+    EXPECT_EQ(found.result.state_hash, expected.result.state_hash);
+    EXPECT_EQ(test::losses_of(found.result), test::losses_of(expected.result));
+    EXPECT_TRUE(expected.result.samples.empty());
+  }
+}
+
+TEST_F(SamplesOfARun, AreTheSameWhereverStateLives) {
+  const std::vector<Ids> expected = ids_of(run(config_).result);
+  RunConfig tight = config_, spilled = config_;
+  tight.memory.device = smallest_bytes(config_);
+  tight.plan.order = Order::microbatch_major;
+  spilled.memory.nvme_path = {folder_.path().string()};
+  spilled.memory.optimizer_state = spilled.memory.parameters = TierChoice::nvme;
+  RunConfig serial = tight;
+  serial.plan.lanes = LaneMode::serial;
+  for (const RunConfig& config : {tight, spilled, serial}) {
+    const RunOutcome outcome = run(config);
+    EXPECT_EQ(ids_of(outcome.result), expected);
+    expect_the_plan_was_exact(outcome);
+  }
+}
+
+TEST_F(SamplesOfARun, AreTheSameOnRanksOfEveryKind) {
+  config_.train.steps = 2;
+  config_.train.batch = 8;
+  RunConfig data = config_, tensor = config_, sequence = config_, pipeline = config_, context = config_;
+  data.parallel.data = 2;
+  tensor.parallel.tensor = 2;
+  sequence.parallel.tensor = 2;
+  sequence.parallel.sequence = true;
+  pipeline.parallel.pipeline = 2;
+  context.parallel.context = 2;
+  for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
+    SCOPED_TRACE(::testing::Message() << "data " << config.parallel.data << ", tensor " << config.parallel.tensor
+                                      << ", pipeline " << config.parallel.pipeline << ", context "
+                                      << config.parallel.context);
+    expect_the_same_on(config_, config, 2);
+  }
+}
+
+/// Copies of heads of keys, and a vocabulary that does not divide.
+TEST_F(SamplesOfARun, AreTheSameOnMoreRanksThanHeadsOfKeys) {
+  config_.train.steps = 2;
+  config_.model.config["vocab_size"] = 126;
+  RunConfig tensor = config_;
+  tensor.parallel.tensor = 4;
+  expect_the_same_on(config_, tensor, 4);
+}
+
+TEST_F(SamplesOfARun, AreTheSameOnAMeshOfAll) {
+  config_.train.steps = 2;
+  config_.train.batch = 8;
+  RunConfig mesh = config_;
+  mesh.parallel.data = mesh.parallel.tensor = mesh.parallel.pipeline = 2;
+  mesh.samples.prompts.resize(1);  // of which one data rank has none
+  config_.samples.prompts.resize(1);
+  expect_the_same_on(config_, mesh, 8);
+}
+
+TEST_F(SamplesOfARun, KnowPackingDropoutAdaptersAndCodes) {
+  RunConfig packed = saving(), dropout = saving(), adapters = saving(), codes = saving();
+  packed.data.packing = DataPacking::documents;
+  dropout.model.architecture = "gpt2";
+  dropout.model.config = {{"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128},
+                          {"embd_pdrop", 0.5}, {"resid_pdrop", 0.5}, {"attn_pdrop", 0}};
+  dropout.train.dropout = true;
+  adapters.adapter = {.type = AdapterType::dora, .rank = 3, .alpha = 6, .targets = {"q_proj"}, .path = ""};
+  codes.adapter = {.type = AdapterType::lora, .rank = 3, .alpha = 6, .targets = {"q_proj"}, .path = ""};
+  codes.memory.frozen_as = ParameterFormat::nf4;
+  std::map<std::string, RunConfig> configs = {
+      {"packed", packed}, {"dropout", dropout}, {"adapters", adapters}, {"codes", codes}};
+  for (auto& [name, config] : configs) {
+    config.checkpoint.path += name;
+    SCOPED_TRACE(name);
+    expect_generated(config);
+  }
+}
+
+TEST_F(SamplesOfARun, OfSeveralModelsAreThoseOfEachAlone) {
+  RunConfig other = config_, third = config_;
+  other.train.seed = 7;
+  other.samples.prompts = {"words", "line 4"};
+  other.samples.every = 3;
+  third.train.seed = 9;
+  third.samples = {};
+  const std::vector<RunConfig> configs = {config_, other, third};
+  const test::JointOutcome outcome = test::run_together(configs);
+  for (std::size_t m = 0; m < configs.size(); ++m)
+    EXPECT_EQ(ids_of(outcome.results[m]), ids_of(run(configs[m]).result)) << m;
+  test::expect_solo_bits(configs, outcome);
+}
+
+TEST_F(SamplesOfARun, AreTakenAgainByARunThatGoesOn) {
+  RunConfig config = saving();
+  config.train.steps = 2;
+  const Ids last = ids_of(run(config).result.samples.back());
+  config.train.steps = 4;
+  const RunOutcome outcome = run(config);
+  ASSERT_EQ(outcome.result.samples.size(), 2U);
+  EXPECT_EQ(outcome.result.samples.front().step, 2);
+  EXPECT_EQ(ids_of(outcome.result.samples.front()), last);
+}
+
+/// A stop is known behind each token, on all ranks.
+TEST_F(SamplesOfARun, EndSoonIfTheRunIsStopped) {
+  class StopWhileSampling : public TrainListener {
+   public:
+    void on_sampling(const SamplingProgress& progress) override {
+      rounds = progress.tokens;
+      if (progress.tokens == 3) stop = true;
+    }
+    std::atomic<bool> stop = false;
+    std::int64_t rounds = 0;
+  };
+  for (const int ranks : {1, 2}) {
+    std::vector<StopWhileSampling> listeners(static_cast<std::size_t>(ranks));
+    const std::vector<RunOutcome> outcomes = run_ranks(config_, ranks, [&](int rank) {
+      StopWhileSampling& own = listeners[static_cast<std::size_t>(rank)];
+      return test::RunOptions{.stop = rank == 0 ? &own.stop : nullptr, .listener = &own};
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_LE(listeners[static_cast<std::size_t>(rank)].rounds, 4);
+      const TrainResult& result = outcomes[static_cast<std::size_t>(rank)].result;
+      EXPECT_TRUE(result.interrupted);
+      EXPECT_TRUE(result.steps.empty());
+      EXPECT_TRUE(result.samples.empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata
