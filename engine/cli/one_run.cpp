@@ -53,7 +53,8 @@ std::string hash_of(const Program& program) {
   return hex(hash_text(print(program)));
 }
 
-void add_interludes(Facts& facts, const OfInterludes<PlannedProgram>& interludes, const std::string& of_whom) {
+void add_interludes(Facts& facts, const OfInterludes<PlannedProgram>& interludes,
+                    const std::string& of_whom) {
   for (const Interlude interlude : kInterludes) {
     const auto found = interludes.find(interlude);
     facts.emplace_back(fmt::format("a hash of the {} program{}", name_of(interlude), of_whom),

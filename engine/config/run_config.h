@@ -133,7 +133,7 @@ struct RunConfig {
   /// Texts that the model goes on with between steps, as it is then.
   struct SamplesSection {
     std::vector<std::string> prompts;  ///< empty: there are none
-    std::int64_t every = 0;            ///< steps
+    std::int64_t every = 0;            ///< steps; 0: before the first and after the last alone
     std::int64_t max_length = 128;     ///< tokens of a sample, its prompt included
     double temperature = 0;            ///< 0: the likeliest token
     double top_p = 1;

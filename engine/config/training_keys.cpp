@@ -261,11 +261,10 @@ std::string check_samples(const RunConfig& config) {
                        kMostPrompts);
   if (samples.prompts.empty() && samples.every > 0)
     return "there is nothing to go on with: give train.samples.prompts";
-  if (!samples.prompts.empty() && samples.every == 0)
-    return "samples are taken every train.samples.every steps, which is not given";
   if (!samples.prompts.empty() && config.data.tokenizer == Tokenizer::none &&
       config.data.tokenizer_path.empty() && config.model.path.empty())
-    return "prompts are text, and data.tokenizer none says nothing of a tokenizer: set data.tokenizer_path to "
+    return "prompts are text, and data.tokenizer none says nothing of a tokenizer: set data.tokenizer_path "
+           "to "
            "a folder that has a tokenizer.json";
   return "";
 }
@@ -282,7 +281,9 @@ void add_samples(std::vector<Key>& keys) {
               "in "
               "data.tokenizer_path or model.path. What is trained does not depend on it."),
           {"train.samples.every", "data.tokenizer"}, check_samples);
-  section.add<Int>("every", &S::every, "steps", "Steps from one time that samples are taken to the next.",
+  section.add<Int>("every", &S::every, "steps",
+                   "Steps from one time that samples are taken to the next; 0: only before the first and "
+                   "after the last.",
                    not_negative);
   section.add<Int>("max_length", &S::max_length, "tokens",
                    "Where a sample ends at the latest, its prompt included; never beyond "
@@ -291,9 +292,10 @@ void add_samples(std::vector<Key>& keys) {
   section.add<Number>("temperature", &S::temperature, "",
                       "What logits are divided by before a token is drawn, by train.seed; 0: the likeliest.",
                       not_below_zero);
-  section.add<Number>("top_p", &S::top_p, "",
-                      "Of the likeliest tokens the fewest whose probabilities reach it are drawn from; 1: all.",
-                      positive_fraction);
+  section.add<Number>(
+      "top_p", &S::top_p, "",
+      "Of the likeliest tokens the fewest whose probabilities reach it are drawn from; 1: all.",
+      positive_fraction);
   section.add<Int>("top_k", &S::top_k, "", "At most so many of the likeliest tokens are drawn from; 0: all.",
                    not_negative);
   section.add<Boolean>("chat", &S::chat, "",

@@ -56,8 +56,8 @@ struct SamplePrompts {
   std::vector<Prompt> prompts = {};
   std::set<std::int32_t> stops = {};  ///< a sample ends behind one of these
   /// Which token stands at `position` of its sequence behind a prompt, by a logit for each.
-  std::function<std::int32_t(std::span<const float> logits, std::size_t prompt, std::size_t position)> choose =
-      {};
+  std::function<std::int32_t(std::span<const float> logits, std::size_t prompt, std::size_t position)>
+      choose = {};
   std::function<std::string(std::span<const std::int32_t> ids)> decode = {};
 };
 

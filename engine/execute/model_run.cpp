@@ -245,7 +245,7 @@ bool ModelRun::wants(Interlude interlude) const {
   const bool validates = interlude == Interlude::validation;
   const auto is_due = [&](const auto& points, std::int64_t every) {
     if (points.empty()) return true;
-    const bool is_wanted = step() % every == 0 || is_trained() ||
+    const bool is_wanted = (every > 0 && step() % every == 0) || is_trained() ||
                            (validates && std::ranges::find(setup_.pauses, step()) != setup_.pauses.end());
     return is_wanted && points.back().step != step();
   };

@@ -177,7 +177,7 @@ class ModelRun {
   std::vector<UnitShare> shares_;  ///< this rank's
   std::optional<CheckpointStore> checkpoints_;
   std::optional<StateSaver> saver_;  ///< if steps save
-  std::optional<Samples> samples_;  ///< if it takes any
+  std::optional<Samples> samples_;   ///< if it takes any
   std::optional<Operations> training_;
   OfInterludes<Operations> interludes_;
   TrainListener* listener_ = nullptr;  ///< of begin()

@@ -199,8 +199,7 @@ void Operations::write(const Instruction& instruction) {
 }
 
 std::int64_t Operations::loss_terms(std::int64_t step) const {
-  const std::int64_t terms =
-      setup_.loss_terms ? setup_.loss_terms(step) : setup_.program->loss_terms;
+  const std::int64_t terms = setup_.loss_terms ? setup_.loss_terms(step) : setup_.program->loss_terms;
   return std::max<std::int64_t>(terms, 1);
 }
 

@@ -32,8 +32,8 @@ std::optional<std::int64_t> Samples::row_of(std::int64_t position) const {
 void Samples::fill(const MicrobatchData& data) const {
   const auto tokens = data.array<std::int32_t>(0);
   const auto last_rows = data.array<std::int32_t>(kLastRowsArray);
-  const auto places = setup_.within_documents ? data.array<std::int32_t>(kPlacesArray)
-                                              : std::span<std::int32_t>();
+  const auto places =
+      setup_.within_documents ? data.array<std::int32_t>(kPlacesArray) : std::span<std::int32_t>();
   const auto [sequences, length, unused] = setup_.shape.of_rank;
   const Positions positions = setup_.context.positions(length);
   std::ranges::fill(tokens, 0);
@@ -41,8 +41,9 @@ void Samples::fill(const MicrobatchData& data) const {
   std::ranges::fill(data.array<std::int32_t>(row_keys_array(setup_.within_documents)), kWithoutDropout);
   for (std::int64_t s = 0; s < sequences; ++s) {
     const std::int64_t prompt = prompt_of(s);
-    const std::span<const std::int32_t> ids =
-        prompt == kNoPrompt ? std::span<const std::int32_t>() : sequences_[static_cast<std::size_t>(prompt)].ids;
+    const std::span<const std::int32_t> ids = prompt == kNoPrompt
+                                                  ? std::span<const std::int32_t>()
+                                                  : sequences_[static_cast<std::size_t>(prompt)].ids;
     for (std::int64_t row = 0; row < length; ++row) {
       const auto at = static_cast<std::size_t>(s * length + row);
       const std::int64_t position = positions.at(row);
@@ -82,9 +83,8 @@ void Samples::choose(std::span<const float> logits, std::span<double> next) cons
     const auto number = static_cast<std::size_t>(prompt);
     const Sequence& sequence = sequences_[number];
     if (sequence.is_done || !row_of(std::ssize(sequence.ids) - 1)) continue;
-    next[number] =
-        setup_.prompts.choose(logits.subspan(static_cast<std::size_t>(s) * columns, columns), number,
-                              sequence.ids.size());
+    next[number] = setup_.prompts.choose(logits.subspan(static_cast<std::size_t>(s) * columns, columns),
+                                         number, sequence.ids.size());
   }
 }
 

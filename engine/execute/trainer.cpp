@@ -71,10 +71,8 @@ RunPrograms programs_of(const Plan& plan) {
 }
 
 RunPrograms programs_of(const JointPlan& plan) {
-  RunPrograms programs = {.training = &plan.training,
-                          .interludes = &plan.interludes,
-                          .models = {},
-                          .channels = &plan.channels};
+  RunPrograms programs = {
+      .training = &plan.training, .interludes = &plan.interludes, .models = {}, .channels = &plan.channels};
   for (const std::optional<Plan>& model : plan.models) programs.models.push_back(model ? &*model : nullptr);
   return programs;
 }

@@ -19,7 +19,8 @@ std::string tokenizer_of_samples(const RunConfig& config) {
   return config.data.tokenizer_path.empty() ? config.model.path : config.data.tokenizer_path;
 }
 
-/// What ends a text: as the model's folder says, or else the tokenizer's. A zero stands behind texts of bytes.
+/// What ends a text: as the model's folder says, or else the tokenizer's. A zero stands behind texts of
+/// bytes.
 std::set<std::int32_t> stops_of_samples(const RunConfig& config, const std::string& tokenizer) {
   if (tokenizer == "bytes") return {0};
   return stop_tokens(config.model.path.empty() ? tokenizer_file_of(tokenizer).parent_path()
@@ -33,9 +34,10 @@ void check_prompt(const std::vector<std::int32_t>& ids, std::size_t number, std:
   };
   if (ids.empty()) refuse("has no tokens; there is nothing to go on with");
   if (std::ssize(ids) >= longest)
-    refuse(fmt::format("has {} tokens, and a sample ends at {}: raise train.samples.max_length or "
-                       "data.sequence_length, or shorten it",
-                       ids.size(), longest));
+    refuse(
+        fmt::format("has {} tokens, and a sample ends at {}: raise train.samples.max_length or "
+                    "data.sequence_length, or shorten it",
+                    ids.size(), longest));
   const std::int32_t largest = *std::ranges::max_element(ids);
   if (largest >= vocabulary)
     refuse(fmt::format("has the token {}, and the model's vocabulary ends at {}: take the model's tokenizer",

@@ -47,8 +47,7 @@ UnitGraph of_last_rows(UnitGraph head, std::size_t array) {
     for (TensorView& view : node.operands)
       if (view.tensor == head.input) view.tensor = out.tensor;
   }
-  head.nodes.insert(head.nodes.begin(),
-                    {std::make_shared<TakeRowsRule>(), {{head.input}, rows, out}});
+  head.nodes.insert(head.nodes.begin(), {std::make_shared<TakeRowsRule>(), {{head.input}, rows, out}});
   return head;
 }
 

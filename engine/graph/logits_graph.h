@@ -9,7 +9,7 @@
 namespace strata {
 
 struct LogitsGraph {
-  UnitGraph graph;     ///< its logits lie in Region::logits, of all rows at once
+  UnitGraph graph;  ///< its logits lie in Region::logits, of all rows at once
   TensorId logits = -1;
   float soft_cap = 0;  ///< c > 0: a logit x counts as c · tanh(x / c)
 };

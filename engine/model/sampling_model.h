@@ -1,5 +1,5 @@
-// A model as samples are taken of it between the steps of a run: the same units and parameters, forward passes
-// alone, and a head that makes logits of each sequence's last token.
+// A model as samples are taken of it between the steps of a run: the same units and parameters, forward
+// passes alone, and a head that makes logits of each sequence's last token.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,14 @@ namespace event {
 constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
 namespace summary {
-constexpr protozero::pbf_tag_type kValue = 1, kTag = 1, kSimpleValue = 2;
-}
+constexpr protozero::pbf_tag_type kValue = 1, kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9;
+constexpr protozero::pbf_tag_type kPluginData = 1, kPluginName = 1;  // of metadata
+}  // namespace summary
+// From tensorflow/core/framework/tensor.proto, tensor_shape.proto and types.proto.
+namespace tensor {
+constexpr protozero::pbf_tag_type kType = 1, kShape = 2, kString = 8, kDimension = 2, kSize = 1;
+constexpr std::int32_t kStringType = 7;
+}  // namespace tensor
 namespace session_log {
 constexpr protozero::pbf_tag_type kStatus = 1;
 constexpr std::int32_t kStart = 1;
@@ -171,6 +177,30 @@ void EventFile::add(std::int64_t step, std::span<const Scalar> scalars) {
       protozero::pbf_writer value(summary, summary::kValue);
       value.add_string(summary::kTag, scalar.tag);
       value.add_float(summary::kSimpleValue, scalar.value);
+    }
+  }));
+}
+
+void EventFile::add(std::int64_t step, std::span<const TextNote> notes) {
+  write(make_event([&](protozero::pbf_writer& event) {
+    event.add_int64(event::kStep, step);
+    protozero::pbf_writer summary(event, event::kSummary);
+    for (const TextNote& note : notes) {
+      protozero::pbf_writer value(summary, summary::kValue);
+      value.add_string(summary::kTag, note.tag);
+      {
+        protozero::pbf_writer list(value, summary::kTensor);
+        list.add_enum(tensor::kType, tensor::kStringType);
+        {
+          protozero::pbf_writer shape(list, tensor::kShape);
+          protozero::pbf_writer dimension(shape, tensor::kDimension);
+          dimension.add_int64(tensor::kSize, 1);
+        }
+        list.add_bytes(tensor::kString, note.text);
+      }
+      protozero::pbf_writer metadata(value, summary::kMetadata);
+      protozero::pbf_writer plugin(metadata, summary::kPluginData);
+      plugin.add_string(summary::kPluginName, "text");
     }
   }));
 }

@@ -20,6 +20,12 @@ struct Scalar {
   float value = 0;
 };
 
+/// What TensorBoard shows under "Text", as Markdown.
+struct TextNote {
+  std::string tag;   ///< "samples/1"
+  std::string text;  ///< UTF-8
+};
+
 class EventFile {
  public:
   /// Makes a new file in the folder, which may be a link, and which it makes if it is not there. Throws
@@ -30,6 +36,7 @@ class EventFile {
   /// that the file's end may be torn, which readers take for its end, so nothing is to follow.
   void start(std::int64_t step);
   void add(std::int64_t step, std::span<const Scalar> scalars);
+  void add(std::int64_t step, std::span<const TextNote> notes);
 
   /// Whether an older file has a value of `tag` at `step` that no later start() has dropped. What cannot be
   /// read has none.

@@ -60,14 +60,14 @@ std::vector<std::string> lines_of(const SamplePoint& point) {
   constexpr std::size_t kPromptColumns = 48;
   std::vector<std::string> lines;
   for (const Sample& sample : point.samples)
-    lines.push_back(fmt::format("step {}: {} {}", point.step, shortened(quoted(sample.prompt), kPromptColumns),
-                                quoted(sample.text)));
+    lines.push_back(fmt::format("step {}: {} {}", point.step,
+                                shortened(quoted(sample.prompt), kPromptColumns), quoted(sample.text)));
   return lines;
 }
 
 std::string line_of(const SamplingProgress& progress) {
-  return fmt::format("step {}: samples, {} tokens each so far, {} of {} ended", progress.step, progress.tokens,
-                     progress.ended, progress.samples);
+  return fmt::format("step {}: samples, {} tokens each so far, {} of {} ended", progress.step,
+                     progress.tokens, progress.ended, progress.samples);
 }
 
 std::vector<std::string> SkippedSteps::lines_of(const StepReport& report) {

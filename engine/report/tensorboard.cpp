@@ -11,8 +11,6 @@
 namespace strata {
 namespace {
 
-constexpr const char* kValidationLoss = "train/validation_loss";
-
 EventFile open_file(const std::string& folder) {
   try {
     return EventFile(folder);
@@ -34,6 +32,16 @@ std::vector<Scalar> scalars_of(const nlohmann::json& line) {
     scalars.push_back(scalar("train/" + key, number));
   }
   return scalars;
+}
+
+/// A block of Markdown in which nothing has a meaning: each line is indented.
+std::string as_preformatted(const std::string& text) {
+  std::string block = "    ";
+  for (const char c : text) {
+    block += c;
+    if (c == '\n') block += "    ";
+  }
+  return block;
 }
 
 template <typename AnyPlan, typename Peak>
@@ -98,21 +106,34 @@ void TensorBoardLog::on_step(const StepReport& report) {
       scalars.push_back(
           scalar(fmt::format("traffic/{}_bytes", name_of(link)), static_cast<double>(costs.traffic[link])));
   }
+  has_trained_ = true;
   try_to([&] {
     begin(report.step);
     file_.add(report.step + 1, scalars);
   });
 }
 
-/// A process that goes on validates first, at a step of which the one before may have told.
-void TensorBoardLog::on_validation(const ValidationPoint& point) {
-  const std::vector<Scalar> scalars = scalars_of(validation_json(point));
+/// A process that goes on validates and takes samples first, at a step of which the one before may have told.
+template <typename Value>
+void TensorBoardLog::add_once(std::int64_t step, const std::vector<Value>& values) {
   try_to([&] {
-    const bool may_be_known = !has_begun_ && point.step > 0;
-    begin(point.step);
-    if (may_be_known && file_.is_in_older_files(kValidationLoss, point.step)) return;
-    file_.add(point.step, scalars);
+    const bool may_be_known = !has_trained_ && step > 0;
+    begin(step);
+    if (may_be_known && file_.is_in_older_files(values.front().tag, step)) return;
+    file_.add(step, values);
   });
+}
+
+void TensorBoardLog::on_validation(const ValidationPoint& point) {
+  add_once(point.step, scalars_of(validation_json(point)));
+}
+
+void TensorBoardLog::on_samples(const SamplePoint& point) {
+  std::vector<TextNote> notes;
+  for (const Sample& sample : point.samples)
+    notes.push_back(
+        {fmt::format("samples/{}", notes.size() + 1), as_preformatted(sample.prompt + sample.text)});
+  add_once(point.step, notes);
 }
 
 }  // namespace strata

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/joint.h"
@@ -23,7 +24,7 @@ StepCosts step_costs(const Plan& plan);
 /// part in the plan.
 StepCosts step_costs(const JointPlan& plan, std::size_t model);
 
-/// Adds to curves after each step and each validation.
+/// Adds to curves after each step and each validation, and shows samples as texts.
 class TensorBoardLog : public TrainListener {
  public:
   /// `costs` is asked after each step, as plans change when other models end. Throws ConfigError if the
@@ -32,16 +33,19 @@ class TensorBoardLog : public TrainListener {
 
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
+  void on_samples(const SamplePoint& point) override;
 
  private:
   template <typename Write>
   void try_to(const Write& write);
   void begin(std::int64_t finished_steps);
+  template <typename Value>
+  void add_once(std::int64_t step, const std::vector<Value>& values);
 
   EventFile file_;
   double flops_per_second_;
   std::function<StepCosts()> costs_;
-  bool has_begun_ = false, failed_ = false;
+  bool has_begun_ = false, has_trained_ = false, failed_ = false;
 };
 
 }  // namespace strata

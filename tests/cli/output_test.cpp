@@ -36,14 +36,11 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
   const nlohmann::json json = report(
       train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
                          "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
-  expect_keys(json, {"loss",         "grad_norm",     "learning_rate",
-                     "validation",   "steps",         "skipped_steps",
-                     "interrupted",  "precision",     "tokens_per_second",
-                     "step_seconds", "drain_seconds", "bound_seconds",
-                     "bound_by",     "simulated",     "mfu",
-                     "hfu",          "flops",         "machine",
-                     "memory",       "traffic",       "scratch",
-                     "products",     "slow_paths",    "differences_from_plan",
+  expect_keys(json, {"loss",         "grad_norm",     "learning_rate", "validation", "samples",
+                     "steps",        "skipped_steps", "interrupted",   "precision",  "tokens_per_second",
+                     "step_seconds", "drain_seconds", "bound_seconds", "bound_by",   "simulated",
+                     "mfu",          "hfu",           "flops",         "machine",    "memory",
+                     "traffic",      "scratch",       "products",      "slow_paths", "differences_from_plan",
                      "ranks",        "state_hash"});
   ASSERT_EQ(json["ranks"].size(), 1U);
   expect_keys(json["ranks"][0], {"memory", "busy_seconds", "differences_from_plan"});
@@ -94,6 +91,32 @@ TEST_F(Output, OfMetricsIsALinePerStepAndPerValidation) {
   }
   EXPECT_EQ(steps, 6);
   EXPECT_EQ(validations, 2);
+}
+
+/// In quotes, whatever a text has in it.
+TEST_F(Output, OfSamplesIsALineEachAndWhatGenerateSays) {
+  const Arguments arguments =
+      train("run.yaml",
+            {"train.samples.prompts=[line, '7 \x1b']", "train.samples.every=3", "train.samples.max_length=12",
+             "report.metrics=metrics.jsonl", "checkpoint.path=out", "train.precision=fp32"});
+  const Outcome outcome = strata(arguments);
+  EXPECT_EQ(outcome.status, 0);
+  std::ifstream file(path("metrics.jsonl"));
+  std::vector<nlohmann::json> points;
+  for (std::string line; std::getline(file, line);)
+    if (nlohmann::json json = nlohmann::json::parse(line); json.contains("samples")) points.push_back(json);
+  ASSERT_EQ(points.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    expect_keys(points[i], {"step", "samples"});
+    EXPECT_EQ(points[i]["step"], 3 * i);
+    ASSERT_EQ(points[i]["samples"].size(), 2U);
+    const nlohmann::json& sample = points[i]["samples"][1];
+    expect_keys(sample, {"prompt", "text", "ids"});
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("step {}: \"7 \\u001b\" ", 3 * i)));
+  }
+  const nlohmann::json generated = report({"generate", "out", "--tokenizer", "bytes", "--precision", "fp32",
+                                           "--prompt", "line", "--max-tokens", "8"});
+  EXPECT_EQ(generated["continuations"][0]["ids"], points.back()["samples"][0]["ids"]);
 }
 
 TEST_F(Output, OfDumpConfigIsARunFileThatRepeatsTheRun) {

@@ -50,6 +50,26 @@ TEST_F(Refusal, OfAWrongCommandLineSaysWhatIsMissing) {
   expect_sentence(strata({"train", "run.yaml", "--frsh"}), 2, {"--frsh"});
 }
 
+TEST_F(Refusal, OfAPromptSaysWhichAndWhy) {
+  const auto refusal = [&](const Arguments& overrides) { return strata(train("run.yaml", overrides)); };
+  expect_sentence(refusal({"train.samples.prompts=[a, '']"}), 2,
+                  {"train.samples.prompts: prompt 2 has no tokens"});
+  expect_sentence(refusal({"train.samples={prompts: [a, abcdef], max_length: 6}"}), 2,
+                  {"prompt 2 has 6 tokens", "ends at 6", "train.samples.max_length"});
+  expect_sentence(refusal({"model.config.vocab_size=128", "train.samples.prompts=ü"}), 2,
+                  {"prompt 1 has the token 195", "vocabulary ends at"});
+  expect_sentence(refusal({"train.samples={prompts: a, chat: true}"}), 2,
+                  {"train.samples.chat needs a model's tokenizer"});
+  expect_sentence(refusal({"train.samples.every=3"}), 2,
+                  {"train.samples.every", "give train.samples.prompts"});
+  write_ids("ids.bin", std::vector<std::uint16_t>(2000, 1));
+  expect_sentence(refusal({"data={path: ids.bin, tokenizer: none}", "train.samples.prompts=a"}), 2,
+                  {"train.samples.prompts", "data.tokenizer_path"});
+  expect_sentence(
+      refusal({"data={path: ids.bin, tokenizer: none, tokenizer_path: nowhere}", "train.samples.prompts=a"}),
+      2, {"train.samples.prompts: ", "nowhere is not there", "tokenizer.json"});
+}
+
 TEST_F(Refusal, OfAMissingModelNamesTheFolderOrTheFile) {
   const std::string model = "model: {path: my-model}\ndata: {path: corpus.txt, sequence_length: 24}\n";
   write("hf.yaml", model);

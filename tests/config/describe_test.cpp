@@ -125,7 +125,9 @@ const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
-  const std::string precision = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n" : "";
+  const std::string train = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n"
+                            : path == "train.samples.every"      ? "train: {samples: {prompts: a}}\n"
+                                                                 : "";
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
@@ -136,7 +138,7 @@ RunConfig with_override(const std::string& path, const std::string& value) {
       path.starts_with("report.trace.") ? "report: {trace: {path: other, steps: 1}}\n" : "";
   const std::string data = path == "data.sources" ? "" : "data: {path: a}\n";
   return parse_run_config(
-      model + precision + ranks + adapter + optimizer + drives + trace + data + "checkpoint: {path: p}\n",
+      model + train + ranks + adapter + optimizer + drives + trace + data + "checkpoint: {path: p}\n",
       "run.yaml", {path + "=" + value});
 }
 
@@ -205,6 +207,14 @@ train:
     growth: 2
     backoff: 0.5
     interval: 2000
+  samples:
+    # prompts: (not given)
+    every: 0
+    max_length: 128
+    temperature: 0
+    top_p: 1
+    top_k: 0
+    chat: false
 adapter:
   type: none
   rank: 16

@@ -43,7 +43,8 @@ class SamplesOfARun : public ::testing::Test {
  protected:
   SamplesOfARun() : config_(tiny_run(folder_.path())) {
     config_.train.precision = DType::fp32;
-    config_.samples = {.prompts = {"line ", "of a small", "7"}, .every = 2, .max_length = 20, .temperature = 1};
+    config_.samples = {
+        .prompts = {"line ", "of a small", "7"}, .every = 2, .max_length = 20, .temperature = 1};
   }
 
   RunConfig saving() const {
@@ -123,7 +124,8 @@ TEST_F(SamplesOfARun, AreWhatGenerationSaysWithTheWeightsOfThatMoment) {
     config.model.architecture = architecture;
     const std::string type = architecture;
     if (type == "gpt2")
-      config.model.config = {{"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128}};
+      config.model.config = {
+          {"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128}};
     if (type == "mistral") config.model.config["sliding_window"] = 7;
     if (type == "gemma2") config.model.config.update({{"head_dim", 8}, {"sliding_window", 7}});
     if (type == "mixtral")
@@ -187,9 +189,9 @@ TEST_F(SamplesOfARun, AreTheSameOnRanksOfEveryKind) {
   pipeline.parallel.pipeline = 2;
   context.parallel.context = 2;
   for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
-    SCOPED_TRACE(::testing::Message() << "data " << config.parallel.data << ", tensor " << config.parallel.tensor
-                                      << ", pipeline " << config.parallel.pipeline << ", context "
-                                      << config.parallel.context);
+    SCOPED_TRACE(::testing::Message()
+                 << "data " << config.parallel.data << ", tensor " << config.parallel.tensor << ", pipeline "
+                 << config.parallel.pipeline << ", context " << config.parallel.context);
     expect_the_same_on(config_, config, 2);
   }
 }
@@ -217,8 +219,8 @@ TEST_F(SamplesOfARun, KnowPackingDropoutAdaptersAndCodes) {
   RunConfig packed = saving(), dropout = saving(), adapters = saving(), codes = saving();
   packed.data.packing = DataPacking::documents;
   dropout.model.architecture = "gpt2";
-  dropout.model.config = {{"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128},
-                          {"embd_pdrop", 0.5}, {"resid_pdrop", 0.5}, {"attn_pdrop", 0}};
+  dropout.model.config = {{"n_layer", 2},      {"n_embd", 32},      {"n_head", 4},        {"n_positions", 24},
+                          {"vocab_size", 128}, {"embd_pdrop", 0.5}, {"resid_pdrop", 0.5}, {"attn_pdrop", 0}};
   dropout.train.dropout = true;
   adapters.adapter = {.type = AdapterType::dora, .rank = 3, .alpha = 6, .targets = {"q_proj"}, .path = ""};
   codes.adapter = {.type = AdapterType::lora, .rank = 3, .alpha = 6, .targets = {"q_proj"}, .path = ""};

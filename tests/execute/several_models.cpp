@@ -58,8 +58,7 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
   std::vector<Trainer::ModelSetup> models;
   models.reserve(members.size());
   for (const std::unique_ptr<Member>& member : members)
-    models.push_back(
-        {member->config, member->model, data_of(member->config, member->model, member->data)});
+    models.push_back({member->config, member->model, data_of(member->config, member->model, member->data)});
   SeveralModels several = options.several;
   several.replan = [&](const SeveralModels::Steps& remaining) -> std::optional<RunPrograms> {
     std::optional<std::vector<JointPlan>> plans = planner.replan(remaining, options.order);

@@ -142,6 +142,21 @@ TEST_F(WholeRuns, HaveTheirBitsWhereParametersTravelAsFp8) {
   test::expect_the_plan_was_exact(outcome);
 }
 
+TEST_F(WholeRuns, TakeTheSamplesOfACpu) {
+  config_.train.precision = DType::fp32;
+  config_.samples = {.prompts = {"line ", "of a small"}, .every = 2, .max_length = 16};
+  const test::RunOutcome outcome = run();
+  test::expect_the_plan_was_exact(outcome);
+  RunConfig on_cpu = config_;
+  on_cpu.device.kind = DeviceKind::cpu;
+  const std::vector<SamplePoint> expected = test::run(on_cpu).result.samples;
+  ASSERT_EQ(outcome.result.samples.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    for (std::size_t sample = 0; sample < 2; ++sample)
+      EXPECT_EQ(outcome.result.samples[i].samples[sample].ids, expected[i].samples[sample].ids);
+  }
+}
+
 class WholeRunsOfGpt2 : public WholeRuns {
  protected:
   WholeRunsOfGpt2() {

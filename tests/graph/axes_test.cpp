@@ -11,6 +11,7 @@
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/graph_shape.h"
+#include "engine/graph/logits_graph.h"
 #include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/row_keys.h"
 #include "engine/graph/share_norms.h"
@@ -203,6 +204,13 @@ UnitGraph layer_with_magnitudes() {
   return adapt(std::move(built), weights, {.rank = 6, .scale = 0.5, .has_magnitudes = true}).graph;
 }
 
+/// It hands nothing back.
+UnitGraph last_rows_of_head() {
+  UnitGraph graph = head().finish().graph;
+  graph.wants_input_gradient = false;
+  return of_last_rows(without_loss(std::move(graph)).graph, 1);
+}
+
 void visit_all_nodes(const Walk::Visit& visit) {
   const UnitGraph whole_loss = head().finish().graph;
   const UnitGraph split_loss = split_losses(whole_loss, std::array<AxisName, 1>{"vocabulary"}, 6);
@@ -212,6 +220,7 @@ void visit_all_nodes(const Walk::Visit& visit) {
     Walk(fuse(graph), visit).run();
   }
   Walk(shared_norm(), visit).run();
+  Walk(last_rows_of_head(), visit).run();
   Walk(adapted_layer(0.5), visit).run();
   for (const UnitGraph& graph : {layer().finish().graph, embedding().finish().graph})
     Walk(keep_within_documents(graph), visit).run();

@@ -39,9 +39,14 @@ std::int64_t length(const Dimensions& part, std::size_t first, std::size_t last,
   return product;
 }
 
-/// The elements of an axis whose index along the dimension `depth[part]`, if there is one, lies in the
+/// Dimensions of a part of an axis, one within the other, that are split as one.
+struct SplitDimensions {
+  std::size_t first, last;
+};
+
+/// The elements of an axis whose index along the dimensions `split[part]`, if there are some, lies in the
 /// stretch.
-Indices elements_in(const Axis& axis, const std::map<std::size_t, std::size_t>& depths,
+Indices elements_in(const Axis& axis, const std::map<std::size_t, SplitDimensions>& split,
                     const Stretch& stretch, const MicrobatchShape& shape) {
   Indices indices;
   std::int64_t element = 0;
@@ -51,11 +56,11 @@ Indices elements_in(const Axis& axis, const std::map<std::size_t, std::size_t>& 
       const Dimensions& part = axis.parts()[p];
       const std::int64_t inner = length(part, shared, part.size(), shape);
       for (std::int64_t i = 0; i < inner; ++i, ++element) {
-        const auto depth = depths.find(p);
-        if (depth != depths.end()) {
-          const std::int64_t size = part[depth->second].length.in(shape);
-          const std::int64_t index =
-              (repeat * inner + i) / length(part, depth->second + 1, part.size(), shape) % size;
+        const auto found = split.find(p);
+        if (found != split.end()) {
+          const auto [first, last] = found->second;
+          const std::int64_t size = length(part, first, last + 1, shape);
+          const std::int64_t index = (repeat * inner + i) / length(part, last + 1, part.size(), shape) % size;
           if (index * stretch.parts / size != stretch.part) continue;
         }
         indices.push_back(element);
@@ -63,6 +68,17 @@ Indices elements_in(const Axis& axis, const std::map<std::size_t, std::size_t>& 
     }
   }
   return indices;
+}
+
+/// Where ranks have parts of tokens, a part is a stretch of all that stand one behind another: dimensions
+/// outside of `inner` that belong to its variable are split with it.
+std::size_t first_split_with(const BoundDimension& inner, const std::vector<BoundDimension>& bound) {
+  if (inner.dimension.name != kTokens) return inner.depth;
+  const auto is_outside = [&](const BoundDimension& each) {
+    return each.operand == inner.operand && each.axis == inner.axis && each.part == inner.part &&
+           each.depth + 1 == inner.depth && each.variable == inner.variable;
+  };
+  return std::ranges::any_of(bound, is_outside) ? 0 : inner.depth;
 }
 
 /// The rows and columns of each operand that a stretch takes; nothing where an operand lacks its dimension.
@@ -74,18 +90,18 @@ std::vector<std::optional<std::array<Indices, 2>>> find_elements(const Node& nod
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
     if (!node.operands[i]) continue;
     const std::array<Axis, 2> axes = axes_of(graph, node.operands[i]);
-    std::array<std::map<std::size_t, std::size_t>, 2> depths;
+    std::array<std::map<std::size_t, SplitDimensions>, 2> split;
     bool has = false;
     for (const BoundDimension& each : bound) {
       if (each.operand != i || each.variable != stretch.variable || each.dimension.name != stretch.name)
         continue;
-      depths[each.axis][each.part] = each.depth;
+      split[each.axis][each.part] = {first_split_with(each, bound), each.depth};
       has = true;
     }
     if (!has) continue;
     elements[i].emplace();
     for (std::size_t a = 0; a < axes.size(); ++a)
-      (*elements[i])[a] = elements_in(axes[a], depths[a], stretch, shape);
+      (*elements[i])[a] = elements_in(axes[a], split[a], stretch, shape);
   }
   return elements;
 }

@@ -13,6 +13,7 @@
 #include "engine/graph/legality.h"
 #include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/share_norms.h"
+#include "engine/model/sampling_model.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/declared_axes.h"
 
@@ -78,9 +79,17 @@ Exchanges exchanges(const UnitGraph& graph, std::span<const AxisName> axes) {
           print(layout.backward_exchanges, derived.backward.nodes)};
 }
 
+Model without_auxiliary_loss(Architecture architecture) {
+  architecture.balance_coefficient = 0;
+  return build_model(architecture);
+}
+
 TEST(DeclaredAxes, FitEveryNodeOfEveryArchitecture) {
   for (const auto& [name, architecture] : tiny_architectures()) {
-    for (const UnitGraph& plain : build_model(architecture).graphs) {
+    std::vector<UnitGraph> graphs = build_model(architecture).graphs;
+    const std::vector<UnitGraph> sampled = sampling_model(without_auxiliary_loss(architecture), 8).graphs;
+    graphs.insert(graphs.end(), sampled.begin(), sampled.end());
+    for (const UnitGraph& plain : graphs) {
       const UnitGraph forward = fuse(plain), backward = Derivation(forward).finish();
       for (const UnitGraph* graph : {&forward, &backward}) {
         for (const Node& node : graph->nodes) {

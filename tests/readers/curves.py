@@ -1,4 +1,5 @@
 """Event files as TensorBoard's own readers see them, held against report.metrics."""
+import json
 import logging
 import os
 import signal
@@ -25,6 +26,14 @@ def scalars_of_server(folder):
     reader = plugin_event_accumulator.EventAccumulator(str(folder), size_guidance=guidance).Reload()
     return {tag: [(event.step, tensor_util.make_ndarray(event.tensor_proto).item()) for event in reader.Tensors(tag)]
             for tag in reader.Tags()["tensors"]}
+
+
+def texts(folder):
+    """{tag: [(step, text)]} as TensorBoard's server reads them."""
+    reader = plugin_event_accumulator.EventAccumulator(str(folder), size_guidance={plugin_event_accumulator.TENSORS: 0}).Reload()
+    tags = reader.PluginTagToContent("text")
+    return {tag: [(event.step, tensor_util.make_ndarray(event.tensor_proto)[0].decode()) for event in reader.Tensors(tag)]
+            for tag in tags}
 
 
 def fp32(value):
@@ -66,6 +75,22 @@ def test_curves_have_what_metrics_and_report_say():
             moved = sum(value for _, value in curves[f"traffic/{link}_bytes"])
             # What a run of steps begins with is in no step's bytes.
             assert 0.9 < moved / report["traffic"][link]["measured_bytes"] <= 1, link
+
+
+def test_samples_are_texts():
+    with Runs() as runs:
+        settings = ["report.metrics=m", "report.tensorboard=curves", "checkpoint.path=out",
+                    "train.samples={prompts: [line, '7 words'], every: 6, max_length: 20, temperature: 1}"]
+        runs.run("train", "run.yaml", settings=settings + ["train.steps=6"])
+        runs.run("train", "run.yaml", settings=settings)  # begins with samples that the curves have
+        points = {}
+        for line in runs.path("m").read_text().splitlines():
+            if "samples" in json.loads(line):
+                points[json.loads(line)["step"]] = json.loads(line)["samples"]
+        assert sorted(points) == [0, 6, 12]
+        expected = {f"samples/{i + 1}": [(step, "    " + (samples[i]["prompt"] + samples[i]["text"]).replace("\n", "\n    "))
+                                         for step, samples in sorted(points.items())] for i in range(2)}
+        assert texts(runs.path("curves")) == expected, texts(runs.path("curves"))
 
 
 def test_curves_go_on_after_a_stop():

@@ -69,6 +69,7 @@ inline const std::set<std::string> kDeclaredAxes = {
     "shared_norm: t c, 1 t, 1 c, t c",
     "shared_norm_gradient: t+ c, 1 c, 1 t, 1 t, t c, t c, t c, 1 c",
     "sort_rows: +t^ c, 1 r, 1 (t k^), +r c",
+    "take_rows: +t+ c, 1 s^, +s c",
     "tally: 1 o^, t^ e^, w^ e",
     "zero: t^ c",
 };

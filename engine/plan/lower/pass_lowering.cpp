@@ -30,9 +30,9 @@ Operation operation_of(Pass pass) {
 std::span<const Region> regions_of(Pass pass) {
   static constexpr auto kForward = std::to_array<Region>(
       {Region::parameter, Region::frozen, Region::input, Region::shared_parameter, Region::shared_frozen,
-       Region::data_0, Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::logits, Region::output,
-       Region::saved, Region::tally, Region::constants, Region::ring_0, Region::ring_1, Region::ring_2,
-       Region::ring_3});
+       Region::data_0, Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::logits,
+       Region::output, Region::saved, Region::tally, Region::constants, Region::ring_0, Region::ring_1,
+       Region::ring_2, Region::ring_3});
   static constexpr auto kBackward =
       std::to_array<Region>({Region::parameter,      Region::frozen,          Region::input,
                              Region::input_gradient, Region::data_0,          Region::data_1,

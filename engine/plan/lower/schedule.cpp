@@ -295,9 +295,9 @@ Schedule forward_schedule(const Strategy& strategy, std::int32_t units, std::int
 
 std::string_view name_of(Pass pass) {
   constexpr std::array<std::string_view, 15> names = {
-      "forward", "backward",    "input_gradient", "weight_gradient", "finish_gradient", "reduce_gradient", "sums",
-      "loss",    "next_tokens", "gradient_norm",  "stash",           "update",          "send",            "receive",
-      "load"};
+      "forward",         "backward", "input_gradient", "weight_gradient", "finish_gradient",
+      "reduce_gradient", "sums",     "loss",           "next_tokens",     "gradient_norm",
+      "stash",           "update",   "send",           "receive",         "load"};
   return names[static_cast<std::size_t>(pass)];
 }
 

@@ -214,7 +214,8 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
                                   has_head ? rows * columns_of_logits(model) : 0);
     values.all_logits =
         communication("all_logits", ElementType::fp32, has_head ? rows * model.architecture.vocabulary : 0);
-    values.next_tokens = communication("next_tokens", ElementType::fp64, next_token_numbers(strategy.samples));
+    values.next_tokens =
+        communication("next_tokens", ElementType::fp64, next_token_numbers(strategy.samples));
   }
   values.tally = of_microbatches("tally", ElementType::fp32, fixed(compute.tally_elements()));
   values.constants = make_value("constants", BufferKind::workspace, ElementType::byte,

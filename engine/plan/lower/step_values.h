@@ -61,7 +61,8 @@ struct StepValues {
   std::vector<UnitValues> units;
   std::vector<std::vector<Value>> data;  ///< by number of the array, per microbatch
   std::vector<Value> losses, tally;      ///< per microbatch
-  Value logits, all_logits, next_tokens;  ///< of samples: this rank's columns, all, and what is chosen by them
+  Value logits, all_logits,
+      next_tokens;  ///< of samples: this rank's columns, all, and what is chosen by them
   Value constants, stage_norm, step_sums, step_scalars, loss_scale, step_record;
 };
 

@@ -119,7 +119,7 @@ struct Strategy {
   std::int64_t microbatches = 1;  ///< of a training step on each rank: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
   SampleShape samples;
-  bool global_norm = true;                   ///< updates wait for the norm of all gradients
+  bool global_norm = true;    ///< updates wait for the norm of all gradients
   bool updates_late = false;  ///< with a global norm, units of the host are updated before the next step's
                               ///< forward passes, each right before its own
   bool saves = false;         ///< some steps save the state, beside the next one's work

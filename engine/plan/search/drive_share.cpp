@@ -61,8 +61,7 @@ SpillOrder interlude_order(const Program& interlude, const Program& training, co
 /// The largest of all programs' use.
 Bytes peak_bytes(const Placement& placement, Tier tier) {
   Bytes peak = peak_of(placement.training, tier);
-  for (const auto& [interlude, program] : placement.interludes)
-    peak = std::max(peak, peak_of(program, tier));
+  for (const auto& [interlude, program] : placement.interludes) peak = std::max(peak, peak_of(program, tier));
   return peak;
 }
 
@@ -88,8 +87,8 @@ std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConf
   if (!training) return std::nullopt;
   Placement spilled{placement.strategy, std::move(*training)};
   for (const auto& [interlude, program] : placement.interludes) {
-    std::optional<Program> fitted = fit_host(
-        program, interlude_order(program, spilled.training, config), *config.memory.host, visits);
+    std::optional<Program> fitted =
+        fit_host(program, interlude_order(program, spilled.training, config), *config.memory.host, visits);
     if (!fitted) return std::nullopt;
     spilled.interludes[interlude] = std::move(*fitted);
   }

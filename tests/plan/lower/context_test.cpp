@@ -50,7 +50,7 @@ TEST(Context, SendsWhatTheFormulasSay) {
         const std::int64_t again = recompute == Recompute::full ? 1 : 0;
         EXPECT_EQ(sent_round(plan.training.program),
                   kLayers * config.microbatches() * ((2 + again) * forward + gradients));
-        EXPECT_EQ(sent_round(plan.validation->program), kLayers * 5 * forward);
+        EXPECT_EQ(sent_round(plan.interludes.at(Interlude::validation).program), kLayers * 5 * forward);
         EXPECT_EQ(plan.training.moved(Link::send), sent_round(plan.training.program));
       }
     }

@@ -157,7 +157,7 @@ TEST(Stages, SendWhatTheFormulasSay) {
       for (const Plan& plan : plans) sent += plan.training.moved(Link::send);
       EXPECT_EQ(sent, 2 * borders * config.microbatches() * boundary + copy);
       sent = 0;
-      for (const Plan& plan : plans) sent += plan.validation->moved(Link::send);
+      for (const Plan& plan : plans) sent += plan.interludes.at(Interlude::validation).moved(Link::send);
       EXPECT_EQ(sent, borders * ((5 + config.parallel.data - 1) / config.parallel.data) * boundary);
     }
   }

@@ -91,8 +91,8 @@ void expect_that_ranks_meet(const std::vector<JointPlan>& plans, const std::vect
   for (std::size_t role = 0; role < plans.size(); ++role) {
     const JointPlan& plan = plans[role];
     training.push_back({ranks[role], &plan.training.program, &plan.training.dependencies});
-    if (plan.validation)
-      validation.push_back({ranks[role], &plan.validation->program, &plan.validation->dependencies});
+    for (const auto& [interlude, program] : plan.interludes)
+      validation.push_back({ranks[role], &program.program, &program.dependencies});
     EXPECT_EQ(plan.channels, plans.front().channels);
   }
   verify_ranks(training);

@@ -150,10 +150,10 @@ TEST(JointPlans, AreExactWithinEveryBudget) {
     models.set_memory(memory);
     const JointPlan plan = models.plan();
     expect_exact(models, plan);
-    ASSERT_TRUE(plan.validation);
-    expect_the_same_places(plan.training.program, plan.validation->program);
+    ASSERT_TRUE(plan.interludes.contains(Interlude::validation));
+    expect_the_same_places(plan.training.program, plan.interludes.at(Interlude::validation).program);
     for (std::size_t m = 0; m < models.size(); ++m)
-      EXPECT_EQ(plan.models[m]->validation.has_value(), models.config(m).train.validate_every > 0);
+      EXPECT_EQ(!plan.models[m]->interludes.empty(), models.config(m).train.validate_every > 0);
   }
 }
 
@@ -178,7 +178,7 @@ TEST(JointPlans, TakeNoMoreModelsThanHaveStepsLeft) {
     EXPECT_THAT(buffer.name, MatchesRegex("m[13]/.*"));
   }
   const JointPlan one = planner.plan({0, 0, 5, 0}).front();
-  EXPECT_FALSE(one.validation);
+  EXPECT_TRUE(one.interludes.empty());
   EXPECT_EQ(one.models[2]->training.program.instructions.size(), one.training.program.instructions.size());
 }
 
