@@ -128,6 +128,15 @@ void PeftFolder::read_tensor(const std::string& name, std::int64_t first, std::s
   file_.read(kPrefix + name, first, out);
 }
 
+std::string dropout_warning(const RunConfig::AdapterSection& adapter) {
+  const fs::path path = fs::path(adapter.path) / kConfig;
+  if (adapter.path.empty() || !is_there(path)) return "";
+  const nlohmann::json asked = read_json_object(path).value("lora_dropout", nlohmann::json(0));
+  if (!asked.is_number() || asked.get<double>() == adapter.dropout) return "";
+  return fmt::format("{}: lora_dropout is {}, and this run drops what adapter.dropout says, {}",
+                     path.string(), asked.dump(), adapter.dropout);
+}
+
 void save_peft_folder(const fs::path& folder, const Model& model, const ReadParameters& read,
                       const std::string& base, const HfExport& options, FileSystem& file_system) {
   save_new_folder(folder, file_system, [&](const fs::path& place) {

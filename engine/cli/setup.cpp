@@ -13,6 +13,7 @@
 #include "base/json_text.h"
 #include "base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/checkpoint/peft_folder.h"
 #include "engine/model/dropout.h"
 #include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
@@ -64,8 +65,9 @@ std::string RunFileCommand::line(std::string_view name) const {
 
 void warn_of_model(const RunConfig& config) {
   const ModelConfig model = model_config(config);
-  const std::string dropout = dropout_warning(model.keys, model.where, config.train.dropout);
-  if (!dropout.empty()) std::cerr << "warning: " << dropout << '\n';
+  for (const std::string& warning :
+       {dropout_warning(model.keys, model.where, config.train.dropout), dropout_warning(config.adapter)})
+    if (!warning.empty()) std::cerr << "warning: " << warning << '\n';
 }
 
 Model load_model(const RunConfig& config) {

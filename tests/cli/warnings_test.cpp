@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/cli/workspace.h"
 
@@ -42,6 +43,26 @@ TEST_F(Warning, OfBytesForAModelOfAnotherVocabularyNamesIt) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err,
               HasSubstr("warning: data.tokenizer is bytes, but the model in model has a vocabulary of 300"));
+}
+
+TEST_F(Warning, OfTheDropoutOfAFolderOfAdaptersNamesBoth) {
+  const Arguments adapters = {"adapter.type=lora", "train.steps=1", "checkpoint.path=out"};
+  ASSERT_EQ(strata(train("run.yaml", adapters)).status, 0);
+  ASSERT_EQ(strata({"export", "run.yaml", "adapters", "--set", adapters[0], "--set", adapters[2]}).status, 0);
+  const std::string name = "adapters/adapter_config.json";
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(path(name)));
+  EXPECT_EQ(config["lora_dropout"], 0);
+  config["lora_dropout"] = 0.25;
+  write(name, config.dump());
+  const auto warnings = [&](const Arguments& more) {
+    Arguments overrides = {"adapter.type=lora", "adapter.path=adapters", "train.steps=1"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return strata(train("run.yaml", overrides)).err;
+  };
+  EXPECT_THAT(warnings({}),
+              HasSubstr("warning: adapters/adapter_config.json: lora_dropout is 0.25, and this run "
+                        "drops what adapter.dropout says, 0"));
+  EXPECT_THAT(warnings({"adapter.dropout=0.25"}), Not(HasSubstr("warning")));
 }
 
 TEST_F(Warning, OfARunThatUpdatedNothingEndsItWithStatusOne) {

@@ -31,6 +31,7 @@ class SeveralPipelines : public ::testing::Test {
   /// Makes runs of several architectures, sizes, lengths and schedules.
   std::vector<RunConfig> mixed_runs() const {
     std::vector<RunConfig> configs = {config(), config(zero_bubble), config(gpipe), config(interleaved, 2)};
+    configs[0].train.validate_every = 1;
     configs[1].optimizer.learning_rate = 3e-3;
     configs[1].train.seed = 7;
     configs[1].model.config["tie_word_embeddings"] = false;

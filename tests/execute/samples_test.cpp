@@ -171,7 +171,9 @@ TEST_F(SamplesOfARun, AreTheSameWhereverStateLives) {
   spilled.memory.optimizer_state = spilled.memory.parameters = TierChoice::nvme;
   RunConfig serial = tight;
   serial.plan.lanes = LaneMode::serial;
-  for (const RunConfig& config : {tight, spilled, serial}) {
+  RunConfig alone = config_;
+  alone.memory.host = std::nullopt;  // the device has all
+  for (const RunConfig& config : {tight, spilled, serial, alone}) {
     const RunOutcome outcome = run(config);
     EXPECT_EQ(ids_of(outcome.result), expected);
     expect_the_plan_was_exact(outcome);
@@ -194,6 +196,32 @@ TEST_F(SamplesOfARun, AreTheSameOnRanksOfEveryKind) {
                  << config.parallel.pipeline << ", context " << config.parallel.context);
     expect_the_same_on(config_, config, 2);
   }
+}
+
+TEST_F(SamplesOfARun, AreTheSameUnderEveryScheduleOfStages) {
+  config_.train.steps = 2;
+  config_.train.batch = 8;
+  for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::interleaved,
+                                          PipelineSchedule::zero_bubble, PipelineSchedule::breadth_first}) {
+    RunConfig pipeline = config_;
+    pipeline.parallel.pipeline = 2;
+    pipeline.parallel.schedule = schedule;
+    const bool has_chunks =
+        schedule == PipelineSchedule::interleaved || schedule == PipelineSchedule::breadth_first;
+    pipeline.parallel.chunks = has_chunks ? 2 : 1;
+    expect_the_same_on(config_, pipeline, 2);
+  }
+}
+
+/// Weights of such a pipeline are others than those of one rank.
+TEST_F(SamplesOfARun, AreWhatGenerationSaysWithStaleWeights) {
+  RunConfig config = saving();
+  config.model.config["tie_word_embeddings"] = false;
+  config.parallel.pipeline = 2;
+  config.parallel.schedule = PipelineSchedule::pipedream_2bw;
+  const std::vector<RunOutcome> ranks = run_ranks(config, 2);
+  const Ids expected = generated(config);
+  for (const RunOutcome& rank : ranks) EXPECT_EQ(ids_of(rank.result.samples.back()), expected);
 }
 
 /// Copies of heads of keys, and a vocabulary that does not divide.
@@ -246,6 +274,20 @@ TEST_F(SamplesOfARun, OfSeveralModelsAreThoseOfEachAlone) {
   for (std::size_t m = 0; m < configs.size(); ++m)
     EXPECT_EQ(ids_of(outcome.results[m]), ids_of(run(configs[m]).result)) << m;
   test::expect_solo_bits(configs, outcome);
+}
+
+TEST_F(SamplesOfARun, OfSeveralPipelinesAreThoseOfEachAlone) {
+  config_.parallel.pipeline = 2;
+  RunConfig other = config_;
+  other.train.seed = 7;
+  other.samples.prompts = {"words"};
+  other.samples.every = 3;
+  const std::vector<RunConfig> configs = {config_, other};
+  const std::vector<RunOutcome> alone[] = {run_ranks(config_, 2), run_ranks(other, 2)};
+  for (const test::JointOutcome& rank : test::run_together_on(2, configs)) {
+    for (std::size_t m = 0; m < 2; ++m)
+      EXPECT_EQ(ids_of(rank.results[m]), ids_of(alone[m].front().result)) << m;
+  }
 }
 
 TEST_F(SamplesOfARun, AreTakenAgainByARunThatGoesOn) {

@@ -37,6 +37,7 @@ class Prefetch {
 
  private:
   void split() {
+    find_stages();
     const std::vector<bool> written_back = find_written_back();
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
@@ -80,6 +81,32 @@ class Prefetch {
            !written_back[static_cast<std::size_t>(whole)];
   }
 
+  /// Groups along which ranks have other programs: those that send each other messages.
+  void find_stages() {
+    for (const Instruction& instruction : program_.instructions) {
+      const std::int32_t group = instruction.exchange.group;
+      if (is_message(instruction.operation) && std::ranges::find(stages_, group) == stages_.end())
+        stages_.push_back(group);
+    }
+  }
+
+  const RankGroup& group(std::int32_t number) const {
+    return program_.groups[static_cast<std::size_t>(number)];
+  }
+
+  /// Whether ranks with other programs have a part in it. These move their own part of it by other rules, and
+  /// if one stood behind a message of another model and one before it, ranks would wait for each other.
+  bool meets_other_stages(const Instruction& instruction) const {
+    if (!instruction.meets_ranks()) return false;
+    const RankGroup& all = group(instruction.exchange.group);
+    return std::ranges::any_of(stages_, [&](std::int32_t number) {
+      const RankGroup& stages = group(number);
+      for (std::int64_t part = 1; part < all.ranks; ++part)
+        if (stages.part_of(part * all.stride) != stages.part_of(0)) return true;
+      return false;
+    });
+  }
+
   /// Whether an instruction stands behind a write-back, works on what that has brought, and on nothing near.
   /// What reports a step stands behind all that it tells of.
   bool follows(const Transfer& write_back, std::size_t i) const {
@@ -90,7 +117,7 @@ class Prefetch {
     });
     const bool is_of_host = instruction.lane == Lane::cpu || instruction.lane == Lane::save;
     return i == write_back.last + 1 && is_of_host && instruction.effect != Effect::reports && !is_near &&
-           conflicts(instruction, write_back);
+           !meets_other_stages(instruction) && conflicts(instruction, write_back);
   }
 
   /// Whether an instruction must stay on its side of a write-back with all that belongs to it.
@@ -260,6 +287,7 @@ class Prefetch {
   const Program& program_;
   const Level level_;
   Bytes budget_;
+  std::vector<std::int32_t> stages_;  ///< groups
   std::vector<std::size_t> anchors_;
   std::vector<Transfer> fetches_, write_backs_;
   std::vector<Bytes> live_;             ///< bytes of the near tier per anchor
