@@ -59,6 +59,15 @@ inline std::optional<AttentionChunk> backward_chunk(const AttentionShape& shape)
                         group};
 }
 
+/// What each part of a call has.
+inline AttentionShape part_shape(const AttentionShape& shape, const AttentionChunk& chunk) {
+  AttentionShape part = shape;
+  part.batch = chunk.batch;
+  part.heads = chunk.kv_heads * chunk.group;
+  part.kv_heads = chunk.kv_heads;
+  return part;
+}
+
 /// Calls for each key/value head, whose gradients of it are summed.
 inline std::int64_t parts_of_group(const AttentionShape& shape, const AttentionChunk& chunk) {
   return shape.heads / shape.kv_heads / chunk.group;
