@@ -69,7 +69,7 @@ KERNELS = {
     "tree_sum_kernel": Limits(1536),
     "update_kernel": Limits(1280, stored=5, loaded=27),  # coefficients, and one element of each array at the end
     # cuDNN and cuBLASLt take their place where they are. What attention writes is in fp32 or not: stores of both are there.
-    "attention_kernel": Limits(256, stored=132, loaded=153, frame=40),
+    "attention_kernel": Limits(256, stored=136, loaded=162, frame=40),
     "grouped_gradient_kernel": Limits(1024, frame=8),
     "grouped_product_kernel": Limits(1024),
     "key_value_gradient_kernel": Limits(256, stored=256, loaded=229, frame=32),
