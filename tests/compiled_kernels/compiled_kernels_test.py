@@ -48,8 +48,11 @@ KERNELS = {
     "group_rows_kernel": Limits(1536),
     "head_norm_backward_kernel": Limits(512, stored=1, loaded=2),  # a column's sum; a head's deviation, a token's place
     "head_norm_kernel": Limits(1280, stored=1, loaded=1),  # a head's deviation; a token's place
+    "list_documents_kernel": Limits(1536),
     "magnitude_factors": Limits(1536),
     "move_entries_kernel": Limits(1536),
+    "move_rows_kernel": Limits(1536, loaded=2),  # where a slot's document is, and its length
+    "move_statistics_kernel": Limits(1536),
     "norm_backward_kernel": Limits(1024, loaded=5),  # a row's statistics, at two places
     "norm_kernel": Limits(1024, stored=2, loaded=1),
     "parts_gradient_kernel": Limits(1536, stored=2, loaded=24),  # the parts' statistics
