@@ -15,11 +15,6 @@ inline bool cudnn_computes(const AttentionShape& shape) {
   return shape.soft_cap == 0 && shape.context.ranks == 1;
 }
 
-/// Nor is it told of documents: their number and lengths are data, and its plans are made for shapes.
-inline bool cudnn_knows(const Places& places) {
-  return places.empty();
-}
-
 /// What one call computes: whole sequences with all heads, or some key/value heads of one sequence with the
 /// heads that read them, or some of the heads that read one key/value head.
 struct AttentionChunk {
