@@ -141,10 +141,19 @@ AttentionShape attention_shape() {
           .scale = 1 / std::sqrt(static_cast<float>(s.head_dimension()))};
 }
 
-/// Counts the operations of `products` causal matrix products.
-double attention_operations(int products) {
+/// Equal documents in each sequence; one is the sequence itself.
+std::vector<std::int32_t> places(std::int64_t documents) {
+  std::vector<std::int32_t> places;
+  for (std::int64_t token = 0; token < shapes().tokens(); ++token)
+    places.push_back(static_cast<std::int32_t>(token % (shapes().sequence / documents)));
+  return places;
+}
+
+/// Counts the operations of `products` causal matrix products, of queries with keys of their documents.
+double attention_operations(int products, std::int64_t documents) {
   const Shapes& s = shapes();
-  return products * static_cast<double>(s.tokens()) * static_cast<double>(s.sequence * s.hidden);
+  const std::int64_t length = s.sequence / documents;
+  return products * static_cast<double>(s.tokens()) * static_cast<double>(length * s.hidden);
 }
 
 /// Query, key and value as they lie in one fused matrix.
@@ -156,26 +165,29 @@ struct QueryKeyValue {
   Matrix query, key, value;
 };
 
-void bench_attention(benchmark::State& state) {
+void bench_attention(benchmark::State& state, std::int64_t documents) {
   const Operand fused = activation(shapes().qkv()), out = activation(shapes().hidden);
   const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
   const QueryKeyValue in(fused);
-  measure_operations(state, attention_operations(2), [&](Kernels& kernels) {
+  const DeviceArray<std::int32_t> in_documents(device(), places(documents));
+  measure_operations(state, attention_operations(2, documents), [&](Kernels& kernels) {
     kernels.run(AttentionForward{.shape = attention_shape(),
                                  .query = in.query,
                                  .key = in.key,
                                  .value = in.value,
                                  .out = out,
-                                 .log_sum_exp = log_sum_exp});
+                                 .log_sum_exp = log_sum_exp,
+                                 .places = documents > 1 ? in_documents.span() : Places()});
   });
 }
 
-void bench_attention_backward(benchmark::State& state) {
+void bench_attention_backward(benchmark::State& state, std::int64_t documents) {
   const Operand fused = activation(shapes().qkv()), out = activation(shapes().hidden);
   const Operand fused_gradient = activation(shapes().qkv());
   const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
   const QueryKeyValue in(fused), gradient(fused_gradient);
-  measure_operations(state, attention_operations(5), [&](Kernels& kernels) {
+  const DeviceArray<std::int32_t> in_documents(device(), places(documents));
+  measure_operations(state, attention_operations(5, documents), [&](Kernels& kernels) {
     kernels.run(AttentionBackward{.shape = attention_shape(),
                                   .query = in.query,
                                   .key = in.key,
@@ -185,7 +197,8 @@ void bench_attention_backward(benchmark::State& state) {
                                   .out_gradient = out,
                                   .query_gradient = gradient.query,
                                   .key_gradient = gradient.key,
-                                  .value_gradient = gradient.value});
+                                  .value_gradient = gradient.value,
+                                  .places = documents > 1 ? in_documents.span() : Places()});
   });
 }
 
@@ -419,8 +432,13 @@ void register_all() {
   const auto norm = [](auto function, NormKind kind) {
     return [=](benchmark::State& state) { function(state, kind); };
   };
-  add("attention", bench_attention);
-  add("attention_backward", bench_attention_backward);
+  const auto attention = [](auto function, std::int64_t documents) {
+    return [=](benchmark::State& state) { function(state, documents); };
+  };
+  add("attention", attention(bench_attention, 1));
+  add("attention_backward", attention(bench_attention_backward, 1));
+  add("attention_in_4_documents", attention(bench_attention, 4));
+  add("attention_in_4_documents_backward", attention(bench_attention_backward, 4));
   add("norm", norm(bench_norm, NormKind::layer_norm));
   add("norm_backward", norm(bench_norm_backward, NormKind::layer_norm));
   add("rms_norm", norm(bench_norm, NormKind::rms_norm));

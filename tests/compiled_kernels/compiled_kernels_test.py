@@ -48,8 +48,11 @@ KERNELS = {
     "group_rows_kernel": Limits(1536),
     "head_norm_backward_kernel": Limits(512, stored=1, loaded=2),  # a column's sum; a head's deviation, a token's place
     "head_norm_kernel": Limits(1280, stored=1, loaded=1),  # a head's deviation; a token's place
+    "list_documents_kernel": Limits(1536),
     "magnitude_factors": Limits(1536),
     "move_entries_kernel": Limits(1536),
+    "move_rows_kernel": Limits(1536, loaded=2),  # where a slot's document is, and its length
+    "move_statistics_kernel": Limits(1536),
     "norm_backward_kernel": Limits(1024, loaded=5),  # a row's statistics, at two places
     "norm_kernel": Limits(1024, stored=2, loaded=1),
     "parts_gradient_kernel": Limits(1536, stored=2, loaded=24),  # the parts' statistics
@@ -69,7 +72,7 @@ KERNELS = {
     "tree_sum_kernel": Limits(1536),
     "update_kernel": Limits(1280, stored=5, loaded=27),  # coefficients, and one element of each array at the end
     # cuDNN and cuBLASLt take their place where they are. What attention writes is in fp32 or not: stores of both are there.
-    "attention_kernel": Limits(256, stored=132, loaded=153, frame=40),
+    "attention_kernel": Limits(256, stored=136, loaded=162, frame=40),
     "grouped_gradient_kernel": Limits(1024, frame=8),
     "grouped_product_kernel": Limits(1024),
     "key_value_gradient_kernel": Limits(256, stored=256, loaded=229, frame=32),

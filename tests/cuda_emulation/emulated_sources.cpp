@@ -1,5 +1,6 @@
 // The CUDA device's kernels for the CPU: their launch.cuh is that of tests/cuda_emulation.
 #include "engine/device/cuda/attention.cu"
+#include "engine/device/cuda/attention_documents.cpp"
 #include "engine/device/cuda/attention_parts.cu"
 #include "engine/device/cuda/bias.cu"
 #include "engine/device/cuda/block_codes.cu"
@@ -7,6 +8,7 @@
 #include "engine/device/cuda/column_sums.cu"
 #include "engine/device/cuda/columns.cu"
 #include "engine/device/cuda/cross_entropy.cu"
+#include "engine/device/cuda/document_slots.cu"
 #include "engine/device/cuda/e4m3.cu"
 #include "engine/device/cuda/elementwise.cu"
 #include "engine/device/cuda/embedding.cu"

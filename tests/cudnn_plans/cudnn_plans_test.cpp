@@ -7,6 +7,7 @@
 
 #include "engine/device/cuda/attention_chunk.h"
 #include "engine/device/cuda/attention_cudnn.h"
+#include "engine/device/cuda/document_classes.h"
 
 namespace strata {
 namespace {
@@ -54,19 +55,17 @@ class CudnnPlans : public ::testing::Test {
   }
 
   static void expect_computed(const Gpu& gpu, const AttentionShape& shape, DType dtype) {
-    SCOPED_TRACE(::testing::Message()
-                 << gpu.name << ", " << name_of(dtype) << ", " << shape.batch << " x " << shape.sequence
-                 << " tokens, " << shape.heads << " heads of " << shape.head_dimension << ", "
-                 << shape.kv_heads << " of keys, window " << shape.window);
-    const AttentionBackward backward = call_of(shape, dtype);
-    const AttentionForward forward{shape,          backward.query, backward.key,
-                                   backward.value, backward.out,   backward.log_sum_exp};
-    const CudnnAnswer forward_plan = ask_cudnn(forward, gpu.description);
-    EXPECT_EQ(forward_plan.refusal, "");
-    EXPECT_LE(forward_plan.workspace_bytes, cudnn_forward_bytes(shape));
-    const CudnnAnswer backward_plan = ask_cudnn(backward, gpu.description);
-    EXPECT_EQ(backward_plan.refusal, "");
-    EXPECT_LE(backward_plan.workspace_bytes, cudnn_workspace_bytes(shape, *backward_chunk(shape)));
+    expect_plans(gpu, call_of(shape, dtype), cudnn_forward_bytes(shape),
+                 cudnn_workspace_bytes(shape, *backward_chunk(shape)));
+  }
+
+  /// All plans that a call within documents needs.
+  static void expect_computed_within_documents(const Gpu& gpu, const AttentionShape& shape, DType dtype) {
+    AttentionBackward call = call_of(shape, dtype);
+    call.places = {reinterpret_cast<const std::int32_t*>(kNowhere),
+                   static_cast<std::size_t>(call.query.rows)};
+    const AttentionShape part = part_shape(shape, *document_chunk(shape));
+    expect_plans(gpu, call, slot_forward_bytes(part), slot_backward_bytes(part));
   }
 
   /// Operands at addresses that nobody follows; query, key and value are columns of one matrix.
@@ -86,7 +85,34 @@ class CudnnPlans : public ::testing::Test {
             .value_gradient = all.column_slice(columns + kv_columns, kv_columns)};
   }
 
+  static Places places_of(const AttentionBackward& call) {
+    return {reinterpret_cast<const std::int32_t*>(kNowhere), static_cast<std::size_t>(call.query.rows)};
+  }
+
  private:
+  /// That there are plans whose workspaces are no larger.
+  static void expect_plans(const Gpu& gpu, const AttentionBackward& backward, Bytes forward_bytes,
+                           Bytes backward_bytes) {
+    const AttentionShape& shape = backward.shape;
+    SCOPED_TRACE(::testing::Message()
+                 << gpu.name << ", " << name_of(backward.query.dtype) << ", " << shape.batch << " x "
+                 << shape.sequence << " tokens, " << shape.heads << " heads of " << shape.head_dimension
+                 << ", " << shape.kv_heads << " of keys, window " << shape.window);
+    const AttentionForward forward{.shape = shape,
+                                   .query = backward.query,
+                                   .key = backward.key,
+                                   .value = backward.value,
+                                   .out = backward.out,
+                                   .log_sum_exp = backward.log_sum_exp,
+                                   .places = backward.places};
+    const CudnnAnswer forward_plan = ask_cudnn(forward, gpu.description);
+    EXPECT_EQ(forward_plan.refusal, "");
+    EXPECT_LE(forward_plan.workspace_bytes, forward_bytes);
+    const CudnnAnswer backward_plan = ask_cudnn(backward, gpu.description);
+    EXPECT_EQ(backward_plan.refusal, "");
+    EXPECT_LE(backward_plan.workspace_bytes, backward_bytes);
+  }
+
   static inline std::byte* const kNowhere = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
 };
 
@@ -122,11 +148,25 @@ TEST_F(CudnnPlans, AreMadeForEveryGeneration) {
   for (const Gpu& gpu : gpus()) expect_computed(gpu, shape(2, 2048, 32, 8, 128), DType::bf16);
 }
 
+TEST_F(CudnnPlans, AreMadeForDocumentsOnEveryGeneration) {
+  for (const Gpu& gpu : gpus()) expect_computed_within_documents(gpu, shape(2, 500, 32, 8, 128), DType::bf16);
+}
+
+TEST_F(CudnnPlans, AreMadeForDocumentsInPartsOfGroupsAndWithWindows) {
+  expect_computed_within_documents(gpus()[1], shape(1, 1000, 9, 3, 96, 300), DType::fp16);
+  const AttentionShape group = shape(1, 16384, 32, 8, 128);
+  ASSERT_EQ(document_chunk(group)->group, 2);
+  expect_computed_within_documents(gpus()[1], group, DType::bf16);
+}
+
 TEST_F(CudnnPlans, SayWhatIsRefusedInOneLine) {
   const CudnnAnswer answer = ask_cudnn(call_of(shape(1, 512, 2, 2, 520), DType::bf16), gpus()[1].description);
   EXPECT_NE(answer.refusal, "");
   EXPECT_EQ(answer.refusal.find('\n'), std::string::npos) << answer.refusal;
   EXPECT_LE(answer.refusal.size(), 300U);
+  AttentionBackward within_documents = call_of(shape(1, 512, 2, 2, 520), DType::bf16);
+  within_documents.places = places_of(within_documents);
+  EXPECT_EQ(ask_cudnn(within_documents, gpus()[1].description).refusal, answer.refusal);
   const CudnnAnswer unknown = ask_cudnn(call_of(shape(1, 512, 2, 2, 64), DType::bf16), {90, "{}"});
   EXPECT_NE(unknown.refusal.find("description of the GPU"), std::string::npos) << unknown.refusal;
 }

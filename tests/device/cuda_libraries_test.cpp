@@ -19,9 +19,9 @@ std::vector<ImplementationChoice> cuda_alone() {
 
 class CudaLibraries : public EveryImplementation {
  protected:
-  void expect_attention_agrees_both_ways(const AttentionShape& shape) {
-    for (Scenario scenario :
-         {attention_scenario(shape, DType::bf16, 0), attention_backward_scenario(shape, DType::bf16, 0)}) {
+  void expect_attention_agrees_both_ways(const AttentionShape& shape, const Documents& documents = {}) {
+    for (Scenario scenario : {attention_scenario(shape, DType::bf16, 0, documents),
+                              attention_backward_scenario(shape, DType::bf16, 0, documents)}) {
       // log_sum_exp adds products of bf16 numbers in another order.
       scenario.fp32_tolerance = 1e-3;
       expect_agrees(scenario);
@@ -80,6 +80,25 @@ TEST_P(CudaLibraries, AttentionInChunksOfHeadsIsAttention) {
       .batch = 1, .sequence = 3000, .heads = 16, .kv_heads = 8, .head_dimension = 8, .scale = 0.35F};
   ASSERT_LT(backward_chunk(shape)->kv_heads, shape.kv_heads);
   expect_attention_agrees_both_ways(shape);
+}
+
+TEST_P(CudaLibraries, AttentionWithinDocumentsAgreesBothWays) {
+  const AttentionShape shape{
+      .batch = 2, .sequence = 400, .heads = 4, .kv_heads = 2, .head_dimension = 64, .scale = 0.125F};
+  for (const Documents& documents : {Documents{1}, {400}, {100, 3, 64}, {65, 128, 129, 78}, {1000, 1}})
+    expect_attention_agrees_both_ways(shape, documents);
+  std::vector<AttentionShape> shapes(3, shape);
+  shapes[0].window = 70;
+  shapes[1].head_dimension = 128;
+  shapes[2].sequence = 65;
+  for (const AttentionShape& each : shapes) expect_attention_agrees_both_ways(each, {230, 66, 1, 103});
+}
+
+TEST_P(CudaLibraries, AttentionWithinDocumentsInChunksOfHeadsIsAttention) {
+  const AttentionShape shape{
+      .batch = 1, .sequence = 3000, .heads = 16, .kv_heads = 8, .head_dimension = 8, .scale = 0.35F};
+  ASSERT_LT(backward_chunk(shape)->kv_heads, shape.kv_heads);
+  expect_attention_agrees_both_ways(shape, {1700, 20, 90, 400, 790});
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ inline std::vector<Scenario> calls_with_scratch() {
     calls.push_back(head_norm_scenario(dtype, {3, 100, 2, 3, 34}));
     calls.push_back(attention_scenario(shape, dtype));
     calls.push_back(attention_backward_scenario(shape, dtype));
+    calls.push_back(attention_scenario(shape, dtype, 8, {100, 30}));
+    calls.push_back(attention_backward_scenario(shape, dtype, 8, {100, 30}));
     calls.push_back(cached_attention_scenario(shape, dtype, {140, 7}));
     calls.push_back(embedding_backward_scenario(dtype, 3, 300, 40, true));
     calls.push_back(

@@ -135,6 +135,7 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
+  if (leaves_tile(shape, place.batch, query_first)) return;
   const Head<const T> query = head_of(x.query, shape, place.batch, place.head);
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head / shape.group);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head / shape.group);
@@ -164,11 +165,12 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   }
   float reciprocal[kMine];
   for (int i = 0; i < kMine; ++i) reciprocal[i] = 1 / softmax.total[i];
-  store_rows<slices>(sums, reciprocal, head_of(x.out, shape, place.batch, place.head), query_first);
+  const ResultHead<T> out = head_of(x.out, shape, place.batch, place.head);
+  store_rows<slices>(sums, reciprocal, out, query_first);
   float* log_sum_exp = x.log_sum_exp.row(statistics_row);
   for (int i = 0; i < kMine; ++i) {
     const int token = query_first + my_row(i);
-    if (token < shape.sequence && my_score_column(0) == 0) {
+    if (my_score_column(0) == 0 && out.has(token)) {
       log_sum_exp[token] = softmax.largest[i] + logf(softmax.total[i]);
     }
   }
@@ -198,6 +200,7 @@ __global__ void __launch_bounds__(kThreads) out_projection_kernel(Shape shape, B
   const std::int64_t index = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
   if (index >= std::int64_t{shape.batch} * shape.sequence * shape.heads) return;
   const std::int64_t row = index / shape.heads, head = index % shape.heads;
+  if (shape.leaves(0, static_cast<int>(row))) return;
   const T* out = x.out.data + row * x.out.stride + head * shape.dimension;
   const T* out_gradient = x.out_gradient.data + row * x.out_gradient.stride + head * shape.dimension;
   float sum = 0;
@@ -250,6 +253,7 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
+  if (leaves_tile(shape, place.batch, query_first)) return;
   const Head<const T> query = head_of(x.query, shape, place.batch, place.head);
   const Head<const T> out_gradient = head_of(x.out_gradient, shape, place.batch, place.head);
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head / shape.group);
@@ -298,6 +302,7 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
   const int kv_heads = shape.heads / shape.group;
   const Place place(shape, kv_heads);
   const int key_first = place.tile * kTile;
+  if (leaves_tile(shape, place.batch, key_first)) return;
   const int query_end = end_of_queries(shape, place.batch, key_first);
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head);

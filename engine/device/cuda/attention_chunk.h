@@ -15,11 +15,6 @@ inline bool cudnn_computes(const AttentionShape& shape) {
   return shape.soft_cap == 0 && shape.context.ranks == 1;
 }
 
-/// Nor is it told of documents: their number and lengths are data, and its plans are made for shapes.
-inline bool cudnn_knows(const Places& places) {
-  return places.empty();
-}
-
 /// What one call computes: whole sequences with all heads, or some key/value heads of one sequence with the
 /// heads that read them, or some of the heads that read one key/value head.
 struct AttentionChunk {
@@ -57,6 +52,15 @@ inline std::optional<AttentionChunk> backward_chunk(const AttentionShape& shape)
   if (kv_heads < shape.kv_heads) return AttentionChunk{1, kv_heads, group};
   return AttentionChunk{largest_divisor(shape.batch, kAttentionChunkBytes / (kv_head * kv_heads)), kv_heads,
                         group};
+}
+
+/// What each part of a call has.
+inline AttentionShape part_shape(const AttentionShape& shape, const AttentionChunk& chunk) {
+  AttentionShape part = shape;
+  part.batch = chunk.batch;
+  part.heads = chunk.kv_heads * chunk.group;
+  part.kv_heads = chunk.kv_heads;
+  return part;
 }
 
 /// Calls for each key/value head, whose gradients of it are summed.

@@ -4,17 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <initializer_list>
 #include <map>
-#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "engine/device/cuda/attention_documents.h"
 #include "engine/device/cuda/attention_parts.h"
 #include "engine/device/cuda/cuda_error.h"
 
@@ -36,10 +35,9 @@ enum Name : std::int64_t {
   kQueryGradient,
   kKeyGradient,
   kValueGradient,
+  kQueryLengths,
+  kKeyLengths,
 };
-
-constexpr std::int64_t kForwardTensors = kLogSumExp;
-constexpr std::int64_t kBackwardTensors = kValueGradient;
 
 /// cuDNN's kernels load and store 16 bytes at a time, and do not check.
 constexpr std::int64_t kVectorBytes = 16;
@@ -53,15 +51,22 @@ bool vectors_fit(const Matrix& matrix) {
 std::string why_not(const AttentionShape& shape, const Places& places, std::initializer_list<Matrix> operands,
                     const Matrix& log_sum_exp) {
   if (shape.soft_cap != 0) return "cuDNN knows no soft cap";
-  if (!cudnn_knows(places)) return "cuDNN's plans know no documents in a sequence";
   if (!cudnn_computes(shape)) return "cuDNN computes no steps of a ring of ranks";
   const auto is_fp32 = [](const Matrix& matrix) { return matrix.dtype == DType::fp32; };
   if (std::any_of(operands.begin(), operands.end(), is_fp32)) return "cuDNN computes none in fp32";
   if (shape.batch < 1 || shape.sequence < 2) return "cuDNN computes none of less than two tokens";
+  if (!places.empty() && document_classes(shape.sequence).empty())
+    return fmt::format("cuDNN is given no documents of at most {} tokens", kShortDocument);
   if (shape.head_dimension * size_of(DType::bf16) % kVectorBytes != 0 ||
       !std::all_of(operands.begin(), operands.end(), vectors_fit) || !log_sum_exp.contiguous())
     return "cuDNN loads 16 bytes at a time, and heads do not begin at multiples of them";
   return {};
+}
+
+std::string too_large_head() {
+  return fmt::format(
+      "the scores of one head are more than {}, which cuDNN's deterministic backward pass keeps",
+      format_bytes(kLargestHeadBytes));
 }
 
 /// What a plan is made for: shape and strides.
@@ -72,6 +77,7 @@ struct Problem {
   float scale = 1;
   std::int64_t query = 0, key = 0, value = 0, out = 0;  ///< strides
   std::int64_t out_gradient = 0, query_gradient = 0, key_gradient = 0, value_gradient = 0;
+  bool padded = false;  ///< a sequence has only as many tokens as it is told when the plan runs
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads it
   auto operator<=>(const Problem&) const = default;
@@ -104,6 +110,23 @@ Problem problem_of(const AttentionBackward& call) {
   return problem;
 }
 
+template <typename Call>
+Problem problem_of_slots(const Call& slots) {
+  Problem problem = problem_of(slots);
+  problem.padded = true;
+  return problem;
+}
+
+/// The tensors of a call's plan in the order of Name.
+std::vector<void*> pointers_of(const AttentionForward& call) {
+  return {call.query.data, call.key.data, call.value.data, call.out.data, call.log_sum_exp.data};
+}
+std::vector<void*> pointers_of(const AttentionBackward& call) {
+  return {call.query.data,         call.key.data,          call.value.data,          call.out.data,
+          call.log_sum_exp.data,   call.out_gradient.data, call.query_gradient.data, call.key_gradient.data,
+          call.value_gradient.data};
+}
+
 /// Rows of tokens as cuDNN's [batch, heads, sequence, head_dimension].
 void describe(fe::graph::Tensor_attributes& tensor, const Problem& problem, Name name, std::int64_t heads,
               std::int64_t stride) {
@@ -132,18 +155,32 @@ void output(const Tensor& tensor, const Problem& problem, Name name, std::int64_
   tensor->set_output(true);
 }
 
+Tensor lengths(fe::graph::Graph& graph, const Problem& problem, Name name) {
+  fe::graph::Tensor_attributes tensor;
+  tensor.set_uid(name)
+      .set_dim({problem.batch, 1, 1, 1})
+      .set_stride({1, 1, 1, 1})
+      .set_data_type(fe::DataType_t::INT32);
+  return graph.tensor(tensor);
+}
+
 /// Token t sees (t - window, t] or [0, t].
 template <typename Attributes>
-Attributes masked(const Problem& problem) {
+Attributes masked(fe::graph::Graph& graph, const Problem& problem) {
   Attributes attributes;
   attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
   if (problem.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(problem.window));
   attributes.set_attn_scale(problem.scale);
+  if (problem.padded) {
+    attributes.set_padding_mask(true)
+        .set_seq_len_q(lengths(graph, problem, kQueryLengths))
+        .set_seq_len_kv(lengths(graph, problem, kKeyLengths));
+  }
   return attributes;
 }
 
 void add_forward(fe::graph::Graph& graph, const Problem& problem) {
-  auto attributes = masked<fe::graph::SDPA_attributes>(problem);
+  auto attributes = masked<fe::graph::SDPA_attributes>(graph, problem);
   attributes.set_generate_stats(true);
   const auto [out, log_sum_exp] =
       graph.sdpa(input(graph, problem, kQuery, problem.heads, problem.query),
@@ -155,7 +192,7 @@ void add_forward(fe::graph::Graph& graph, const Problem& problem) {
 }
 
 void add_backward(fe::graph::Graph& graph, const Problem& problem) {
-  auto attributes = masked<fe::graph::SDPA_backward_attributes>(problem);
+  auto attributes = masked<fe::graph::SDPA_backward_attributes>(graph, problem);
   attributes.set_deterministic_algorithm(true);
   fe::graph::Tensor_attributes log_sum_exp;
   describe_log_sum_exp(log_sum_exp, problem);
@@ -218,13 +255,28 @@ CudnnAnswer ask(const Problem& problem, const DescribedGpu& gpu) {
   return answer;
 }
 
+/// Of all plans over slots: the largest workspace, and the first refusal.
+template <typename Call>
+CudnnAnswer ask_of_slots(const Call& call, const DescribedGpu& gpu) {
+  const std::optional<AttentionChunk> chunk = document_chunk(call.shape);
+  if (!chunk) return {.refusal = "it has no slots for documents"};
+  CudnnAnswer answer;
+  for (const Call& slots : slot_calls(call, *chunk)) {
+    CudnnAnswer of_class = ask(problem_of_slots(slots), gpu);
+    if (!of_class.refusal.empty()) return of_class;
+    answer.workspace_bytes = std::max(answer.workspace_bytes, of_class.workspace_bytes);
+  }
+  return answer;
+}
+
 }  // namespace
 
 CudnnAnswer ask_cudnn(const AttentionForward& call, const DescribedGpu& gpu) {
-  return ask(problem_of(call), gpu);
+  return call.places.empty() ? ask(problem_of(call), gpu) : ask_of_slots(call, gpu);
 }
 
 CudnnAnswer ask_cudnn(const AttentionBackward& call, const DescribedGpu& gpu) {
+  if (!call.places.empty()) return ask_of_slots(call, gpu);
   const std::optional<AttentionChunk> chunk = backward_chunk(call.shape);
   if (!chunk) return {.refusal = "one head is too large"};
   return ask(problem_of(part_of(call, *chunk, head_gradients(call, *chunk, nullptr))), gpu);
@@ -247,12 +299,36 @@ class CudnnAttention::Plans {
   }
 
   /// `pointers` in the order of Name.
-  void run(const CudaContext& context, const fe::graph::Graph& graph, std::span<void*> pointers,
+  void run(const CudaContext& context, const fe::graph::Graph& graph, std::vector<void*> pointers,
            std::byte* workspace) {
     if (cudnnSetStream(handle_, context.stream) != CUDNN_STATUS_SUCCESS) {
       throw DeviceError("attention could not be started (cuDNN refuses the stream)");
     }
     check(graph.execute(handle_, pointers.data(), static_cast<int>(pointers.size()), workspace));
+  }
+
+  /// Enqueues a call within documents. False, with nothing enqueued, if cuDNN does not compute it, which is
+  /// said.
+  template <typename Call>
+  bool run_within_documents(const CudaContext& context, const Call& call) {
+    const std::optional<AttentionChunk> chunk = document_chunk(call.shape);
+    if (!chunk) {
+      say_slow(call.shape, too_large_head());
+      return false;
+    }
+    Bytes workspace = 0;
+    for (const Call& slots : slot_calls(call, *chunk)) {
+      const fe::graph::Graph* graph = find(problem_of_slots(slots));
+      if (graph == nullptr) return false;
+      workspace = std::max(workspace, workspace_bytes(*graph));
+    }
+    strata::run_within_documents(context, call, *chunk, workspace,
+                                 [&](const Call& slots, std::int32_t* lengths, std::byte* memory) {
+                                   std::vector<void*> pointers = pointers_of(slots);
+                                   pointers.insert(pointers.end(), 2, lengths);  // of queries and of keys
+                                   run(context, *find(problem_of_slots(slots)), pointers, memory);
+                                 });
+    return true;
   }
 
   static Bytes workspace_bytes(const fe::graph::Graph& graph) {
@@ -311,27 +387,26 @@ bool CudnnAttention::forward(const CudaContext& context, const AttentionForward&
     plans_->say_slow(call.shape, why);
     return false;
   }
+  if (!call.places.empty()) return plans_->run_within_documents(context, call);
   fe::graph::Graph* graph = plans_->find(problem_of(call));
   if (graph == nullptr) return false;
-  std::array<void*, kForwardTensors> pointers = {call.query.data, call.key.data, call.value.data,
-                                                 call.out.data, call.log_sum_exp.data};
-  plans_->run(context, *graph, pointers, context.scratch.at_least(Plans::workspace_bytes(*graph)));
+  plans_->run(context, *graph, pointers_of(call), context.scratch.at_least(Plans::workspace_bytes(*graph)));
   return true;
 }
 
 bool CudnnAttention::backward(const CudaContext& context, const AttentionBackward& call) {
-  std::string why = why_not(call.shape, call.places,
-                            {call.query, call.key, call.value, call.out, call.out_gradient,
-                             call.query_gradient, call.key_gradient, call.value_gradient},
-                            call.log_sum_exp);
-  const std::optional<AttentionChunk> chunk = backward_chunk(call.shape);
-  if (why.empty() && !chunk) {
-    why = fmt::format(
-        "the scores of one head are more than {}, which cuDNN's deterministic backward pass keeps",
-        format_bytes(kLargestHeadBytes));
-  }
-  if (!why.empty()) {
+  if (const std::string why = why_not(call.shape, call.places,
+                                      {call.query, call.key, call.value, call.out, call.out_gradient,
+                                       call.query_gradient, call.key_gradient, call.value_gradient},
+                                      call.log_sum_exp);
+      !why.empty()) {
     plans_->say_slow(call.shape, why);
+    return false;
+  }
+  if (!call.places.empty()) return plans_->run_within_documents(context, call);
+  const std::optional<AttentionChunk> chunk = backward_chunk(call.shape);
+  if (!chunk) {
+    plans_->say_slow(call.shape, too_large_head());
     return false;
   }
   const auto gradients_in = [&](std::byte* memory) { return head_gradients(call, *chunk, memory); };
@@ -340,11 +415,7 @@ bool CudnnAttention::backward(const CudaContext& context, const AttentionBackwar
   const Bytes of_heads = head_gradient_bytes(call.shape, *chunk);
   std::byte* memory = context.scratch.at_least(of_heads + Plans::workspace_bytes(*graph));
   run_in_parts(context, call, *chunk, gradients_in(memory), [&](const AttentionBackward& part) {
-    std::array<void*, kBackwardTensors> pointers = {
-        part.query.data,         part.key.data,          part.value.data,          part.out.data,
-        part.log_sum_exp.data,   part.out_gradient.data, part.query_gradient.data, part.key_gradient.data,
-        part.value_gradient.data};
-    plans_->run(context, *graph, pointers, memory + of_heads);
+    plans_->run(context, *graph, pointers_of(part), memory + of_heads);
   });
   return true;
 }

@@ -42,7 +42,9 @@ struct Shape {
   float scale;
   float soft_cap;  ///< 0: none
   RowPositions queries, keys;
-  const std::int32_t* places;  ///< of all queries in their documents; null: none
+  /// Of all queries in their documents; null: none. A token whose place is negative sees nothing, is seen by
+  /// nobody, and its rows of results stay as they are.
+  const std::int32_t* places;
 
   /// The place of a query that is there. REQUIRES: there are places.
   __device__ int place_of(int batch_index, int query) const {
@@ -52,6 +54,9 @@ struct Shape {
   __device__ int reach_of(int batch_index, int query) const {
     if (query >= sequence) return -1;
     return places == nullptr ? reach : std::min(reach, place_of(batch_index, query));
+  }
+  __device__ bool leaves(int batch_index, int token) const {
+    return places != nullptr && place_of(batch_index, token) < 0;
   }
 };
 
@@ -92,7 +97,9 @@ struct ResultHead {
   float* in_fp32;
   std::int64_t stride;
   int rows, columns;
+  const std::int32_t* places;  ///< of its rows, or null
 
+  __device__ bool has(int row) const { return row < rows && (places == nullptr || places[row] >= 0); }
   __device__ void store(int row, int column, float value) const {
     const std::int64_t place = row * stride + column;
     if (std::is_same_v<T, float> || in_fp32 != nullptr) {
@@ -107,8 +114,12 @@ template <typename T>
 __device__ ResultHead<T> head_of(const Result<T>& x, const Shape& shape, std::int64_t batch,
                                  std::int64_t head) {
   const std::int64_t place = batch * shape.sequence * x.stride + head * shape.dimension;
-  return {x.data == nullptr ? nullptr : x.data + place, x.in_fp32 == nullptr ? nullptr : x.in_fp32 + place,
-          x.stride, shape.sequence, shape.dimension};
+  return {x.data == nullptr ? nullptr : x.data + place,
+          x.in_fp32 == nullptr ? nullptr : x.in_fp32 + place,
+          x.stride,
+          shape.sequence,
+          shape.dimension,
+          shape.places == nullptr ? nullptr : shape.places + batch * shape.sequence};
 }
 
 /// What a block computes: one tile of one of `heads` heads. Blocks with the same `tile` are neighbours.
@@ -250,15 +261,29 @@ __device__ void add_weighted_rows(const Head<const T>& x, int first_row, Shared&
   }
 }
 
+/// Whether all tokens of the tile are left as they are. Every thread gets the answer.
+__device__ inline bool leaves_tile(const Shape& shape, int batch, int first_token) {
+  if (shape.places == nullptr) return false;
+  float largest = -1;
+  for (int i = static_cast<int>(threadIdx.x) % kWarp; i < kTile; i += kWarp) {
+    if (first_token + i < shape.sequence)
+      largest = std::max(largest, static_cast<float>(shape.place_of(batch, first_token + i)));
+  }
+  return over_warp<Maximum>(largest) < 0;
+}
+
 /// The tile's rows of x = factors · sums.
 template <int slices, typename T>
 __device__ void store_rows(const Sums<slices>& sums, const float (&factors)[kMine], const ResultHead<T>& x,
                            int first_row) {
+  unsigned stored = 0;  // a bit per row: asked for at every store, the stores would be there twice
+#pragma unroll
+  for (int i = 0; i < kMine; ++i) stored |= unsigned{x.has(first_row + my_row(i))} << i;
 #pragma unroll
   for (int s = 0; s < slices; ++s) {
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
-      if (first_row + my_row(i) >= x.rows) continue;
+      if ((stored >> i & 1U) == 0) continue;
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
         const int column = s * kSlice + my_slice_column() + j;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/device/cuda/attention_chunk.h"
+#include "engine/device/cuda/attention_documents.h"
 #include "engine/device/cuda/context.h"
 
 namespace strata {
@@ -14,10 +15,11 @@ Bytes bytes_of(const Call& call) {
   return scratch_on_cuda(call);
 }
 Bytes bytes_of(const AttentionForward& call) {
-  return cudnn_knows(call.places) ? cudnn_forward_bytes(call.shape) : 0;
+  return call.places.empty() ? cudnn_forward_bytes(call.shape) : cudnn_scratch_within_documents(call);
 }
 Bytes bytes_of(const AttentionBackward& call) {
-  return std::max(scratch_on_cuda(call), cudnn_knows(call.places) ? cudnn_backward_bytes(call.shape) : 0);
+  return std::max(scratch_on_cuda(call), call.places.empty() ? cudnn_backward_bytes(call.shape)
+                                                             : cudnn_scratch_within_documents(call));
 }
 
 }  // namespace
