@@ -263,9 +263,8 @@ std::string check_samples(const RunConfig& config) {
     return "there is nothing to go on with: give train.samples.prompts";
   if (!samples.prompts.empty() && config.data.tokenizer == Tokenizer::none &&
       config.data.tokenizer_path.empty() && config.model.path.empty())
-    return "prompts are text, and data.tokenizer none says nothing of a tokenizer: set data.tokenizer_path "
-           "to "
-           "a folder that has a tokenizer.json";
+    return "prompts are text, and data.tokenizer none says nothing of a tokenizer: set "
+           "data.tokenizer_path to a folder that has a tokenizer.json";
   return "";
 }
 
@@ -275,11 +274,10 @@ void add_samples(std::vector<Key>& keys) {
   SectionKeys<S> section(keys, "train.samples", &RunConfig::samples);
   require(section.add<TextList>(
               "prompts", &S::prompts, "",
-              "Texts that the model goes on with before the first step, between steps and after the last, "
-              "with the weights "
-              "that it has then. Tokens are those of data.tokenizer; with none, those of the tokenizer.json "
-              "in "
-              "data.tokenizer_path or model.path. What is trained does not depend on it."),
+              "Texts that the model goes on with before the first step, between steps and after the "
+              "last, with the weights that it has then. Tokens are those of data.tokenizer; with none, "
+              "those of the tokenizer.json in data.tokenizer_path or model.path. What is trained does "
+              "not depend on it."),
           {"train.samples.every", "data.tokenizer"}, check_samples);
   section.add<Int>("every", &S::every, "steps",
                    "Steps from one time that samples are taken to the next; 0: only before the first and "
