@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/config/words.h"
+#include "engine/plan/search/timeline.h"
 #include "engine/report/figures.h"
 
 namespace strata {
@@ -72,6 +73,20 @@ std::string stale_text(const Plan& plan) {
       "{} changes the mathematics: {} updates a step, one a microbatch, whose gradients on stage s are of "
       "weights that lack the last {} - s; {}",
       word_of(strategy.pipeline.schedule), strategy.updates(), stages - 1, kept);
+}
+
+double seconds_of_sampled_token(const Plan& plan, const MachineRates& rates) {
+  const PlannedProgram& sampling = plan.interludes.at(Interlude::sampling);
+  return simulated_seconds(sampling.program, sampling.dependencies, rates);
+}
+
+std::string samples_text(const Plan& plan, const MachineRates* rates) {
+  const SampleShape& samples = plan.strategy.samples;
+  std::string text = fmt::format("{} prompts, of at most {} tokens with what follows; a token of each takes ",
+                                 samples.prompts, samples.longest);
+  text += fmt::format("a forward pass of {} x {} tokens", samples.of_rank.batch, samples.of_rank.sequence);
+  if (rates != nullptr) text += fmt::format(", {:.3f} s", seconds_of_sampled_token(plan, *rates));
+  return text;
 }
 
 }  // namespace
@@ -161,6 +176,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
   if (rates != nullptr) line("needs    " + bound_text(step_bound(plan, *rates), "step"));
+  if (plan.interludes.contains(Interlude::sampling)) line("samples  " + samples_text(plan, rates));
   return text;
 }
 
@@ -191,6 +207,11 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
     json["kept_gathered"] = {{"units", plan.kept_gathered.units}, {"unsent_bytes", plan.kept_gathered.bytes}};
   }
   if (rates != nullptr) json.update(bound_json(step_bound(plan, *rates)));
+  if (plan.interludes.contains(Interlude::sampling)) {
+    json["samples"] = {{"prompts", plan.strategy.samples.prompts},
+                       {"max_length", plan.strategy.samples.longest}};
+    if (rates != nullptr) json["samples"]["seconds_per_token"] = seconds_of_sampled_token(plan, *rates);
+  }
   return json;
 }
 

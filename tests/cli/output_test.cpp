@@ -216,6 +216,17 @@ TEST_F(Output, OfPlanSaysWhatPackedParametersTake) {
                                     format_bytes(bytes), format_bytes(unpacked))));
 }
 
+TEST_F(Output, OfPlanSaysWhatSamplesTake) {
+  Arguments plan = train("run.yaml", {"train.samples={prompts: [a, b], max_length: 20}"});
+  plan.front() = "plan";
+  const std::string line =
+      "samples  2 prompts, of at most 20 tokens with what follows; a token of each takes a forward pass of 2 "
+      "x 20 "
+      "tokens";
+  EXPECT_THAT(strata(plan).out, HasSubstr(line + "\n"));
+  EXPECT_EQ(report(plan)["samples"], nlohmann::json({{"prompts", 2}, {"max_length", 20}}));
+}
+
 TEST_F(Output, OfPlanAndTrainSaysWhichTensorsHaveWhichPolicy) {
   Arguments run = train("run.yaml", {"optimizer.groups=[{tensors: '*norm*', lr_factor: 0.5}]"});
   const std::string line =
