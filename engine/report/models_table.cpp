@@ -92,6 +92,15 @@ void ModelsTable::Row::on_validation(const ValidationPoint& point) {
   say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
 }
 
+void ModelsTable::Row::on_sampling(const SamplingProgress& progress) {
+  const std::lock_guard lock(table_->mutex_);
+  const double now = table_->surroundings_.seconds();
+  if (progress.tokens == 1) sampling_said_at_ = now;
+  if (table_->terminal_ || now - sampling_said_at_ <= kSecondsPerLine) return;
+  say(line_of(progress));
+  sampling_said_at_ = now;
+}
+
 void ModelsTable::Row::on_samples(const SamplePoint& point) {
   const std::lock_guard lock(table_->mutex_);
   for (const std::string& line : lines_of(point)) say(line);

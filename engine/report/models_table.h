@@ -62,6 +62,7 @@ class ModelsTable {
     void on_start(const std::string& source) override;
     void on_step(const StepReport& report) override;
     void on_validation(const ValidationPoint& point) override;
+    void on_sampling(const SamplingProgress& progress) override;
     void on_samples(const SamplePoint& point) override;
     void on_checkpoint(const std::string& path) override;
     void on_safe_step(std::int64_t step) override;
@@ -86,6 +87,7 @@ class ModelsTable {
     ModelsTable* table_;
     ModelLabel label_;
     std::int64_t step_ = 0;  ///< finished ones
+    double sampling_said_at_ = 0;
     std::optional<double> loss_, validation_;
     SmoothedStepTime step_time_;
     SkippedSteps skipped_steps_;

@@ -264,5 +264,16 @@ TEST_F(TableOfModels, FitsANarrowTerminal) {
   written();
 }
 
+TEST_F(LinesOfModels, TellOfSamplesThatTakeLong) {
+  make(models_named({"a", "b"}, 10), /*terminal=*/false);
+  for (std::int64_t tokens = 1; tokens <= 7; ++tokens) {
+    table().of(0).on_sampling({.step = 4, .tokens = tokens, .samples = 2, .ended = 1});
+    now_ += 10;
+  }
+  table().of(0).on_samples({.step = 4, .samples = {{"once", " upon", {7}}}});
+  EXPECT_THAT(lines(), ElementsAre("a: step 4: samples, 5 tokens each so far, 1 of 2 ended",
+                                   "a: step 4: \"once\" \" upon\""));
+}
+
 }  // namespace
 }  // namespace strata::test
