@@ -132,8 +132,24 @@ RunConfig alone(const std::string& model, DataPacking packing, AdapterType adapt
   return config;
 }
 
+/// Before the first step and after the last. What is watched besides are passes of steps alone.
+RunConfig with_samples(RunConfig config) {
+  config.samples = {.prompts = {"line ", "of a small", "7"}, .max_length = 18};
+  return config;
+}
+
+using Tokens = std::vector<std::vector<std::int32_t>>;
+
+Tokens sampled_tokens(const TrainResult& result) {
+  Tokens tokens;
+  for (const SamplePoint& point : result.samples)
+    for (const Sample& sample : point.samples) tokens.push_back(sample.ids);
+  return tokens;
+}
+
 struct Reference {
   std::vector<double> losses;
+  Tokens samples;
   test::Watched watched;
 };
 
@@ -173,8 +189,9 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
     const auto [found, is_new] = references.try_emplace(
         choice("model") + choice("packing") + choice("adapters") + choice("dropout") + choice("frozen_as"));
     if (is_new) {
-      for (const StepReport& step : test::run(alone()).result.steps)
-        found->second.losses.push_back(step.loss);
+      const TrainResult result = test::run(with_samples(alone())).result;
+      for (const StepReport& step : result.steps) found->second.losses.push_back(step.loss);
+      found->second.samples = sampled_tokens(result);
       found->second.watched = test::watch(test::model_of(alone()), alone());
     }
     return found->second;
@@ -203,8 +220,9 @@ TEST_P(Layouts, FollowTheRunOfOneRank) {
     }
   }
   double largest_of_losses = 0;
-  for (const RunOutcome& rank : test::run_ranks(config, ranks())) {
+  for (const RunOutcome& rank : test::run_ranks(with_samples(config), ranks())) {
     ASSERT_EQ(rank.result.steps.size(), expected.losses.size());
+    EXPECT_EQ(sampled_tokens(rank.result), expected.samples);
     for (std::size_t step = 0; step < expected.losses.size(); ++step) {
       const double difference =
           std::abs(rank.result.steps[step].loss - expected.losses[step]) / expected.losses[step];
