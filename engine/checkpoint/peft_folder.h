@@ -27,8 +27,8 @@ class PeftFolder {
   SafetensorsReader file_;
 };
 
-/// If adapter.path names a folder that asks for another dropout than adapter.dropout: a sentence that says so.
-/// Empty otherwise; what is wrong with the folder is said where it is read.
+/// If adapter.path names a folder that asks for another dropout than adapter.dropout: a sentence that says
+/// so. Empty otherwise; what is wrong with the folder is said where it is read.
 std::string dropout_warning(const RunConfig::AdapterSection& adapter);
 
 /// Writes a new folder for PeftModel.from_pretrained, as save_hf_folder() does; of `options` it takes the
