@@ -177,7 +177,7 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
     config.parallel.chunks = has_chunks ? 2 : 1;
     config.train.recompute = choice_of<Recompute>(choice("recompute"));
     if (choice("placement") == "resident") return config;
-    config.memory.device = test::smallest_bytes(config);
+    config.memory.device = test::smallest_bytes(with_samples(config));
     if (choice("placement") == "host") return config;
     config.memory.nvme_path = {folder_.path().string()};
     config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
