@@ -262,8 +262,8 @@ void ModelRun::note_sampling(std::int64_t tokens) {
   listener_->on_sampling({step(), tokens, std::ssize(setup_.data.prompts.prompts), samples_->ended()});
 }
 
-void ModelRun::note_samples() {
-  result_.samples.push_back({step(), samples_->result()});
+void ModelRun::note_samples(double seconds) {
+  result_.samples.push_back({step(), seconds, samples_->result()});
   listener_->on_samples(result_.samples.back());
 }
 

@@ -27,6 +27,7 @@ struct ValidationPoint {
 /// What the run's prompts were gone on with.
 struct SamplePoint {
   std::int64_t step = 0;  ///< finished steps
+  double seconds = 0;     ///< until the last sample of all models ended
   std::vector<Sample> samples;
 };
 
@@ -141,7 +142,7 @@ class ModelRun {
   /// Of the prompts, of which each round of the interlude goes on with all.
   Samples& samples() { return *samples_; }
   void note_sampling(std::int64_t tokens);
-  void note_samples();
+  void note_samples(double seconds);
 
   void warn(const std::string& sentence);
 

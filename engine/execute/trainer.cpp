@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -501,6 +502,7 @@ void Trainer::validate() {
 void Trainer::take_samples() {
   const std::vector<StepRange> steps = due(Interlude::sampling);
   std::vector<StepRange> left = steps;
+  const auto begin = std::chrono::steady_clock::now();
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (steps[m].count > 0) models_[m]->samples().begin();
   }
@@ -515,8 +517,9 @@ void Trainer::take_samples() {
     }
     if (stopped()) return;
   }
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    if (steps[m].count > 0) models_[m]->note_samples();
+    if (steps[m].count > 0) models_[m]->note_samples(taken.count());
   }
 }
 

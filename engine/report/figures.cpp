@@ -125,7 +125,7 @@ nlohmann::json samples_json(const SamplePoint& point) {
   nlohmann::json samples = nlohmann::json::array();
   for (const Sample& sample : point.samples)
     samples.push_back({{"prompt", sample.prompt}, {"text", sample.text}, {"ids", sample.ids}});
-  return {{"step", point.step}, {"samples", std::move(samples)}};
+  return {{"step", point.step}, {"seconds", point.seconds}, {"samples", std::move(samples)}};
 }
 
 nlohmann::json samples_json(const std::vector<SamplePoint>& points) {

@@ -89,7 +89,7 @@ nlohmann::json step_json(const StepReport& report);
 nlohmann::json validation_json(const ValidationPoint& point);
 /// [{"step", "loss"}, …]
 nlohmann::json validation_json(const std::vector<ValidationPoint>& points);
-/// {"step", "samples": [{"prompt", "text", "ids"}, …]}, and a list of such.
+/// {"step", "seconds", "samples": [{"prompt", "text", "ids"}, …]}, and a list of such.
 nlohmann::json samples_json(const SamplePoint& point);
 nlohmann::json samples_json(const std::vector<SamplePoint>& points);
 

@@ -107,7 +107,7 @@ TEST_F(Output, OfSamplesIsALineEachAndWhatGenerateSays) {
     if (nlohmann::json json = nlohmann::json::parse(line); json.contains("samples")) points.push_back(json);
   ASSERT_EQ(points.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
-    expect_keys(points[i], {"step", "samples"});
+    expect_keys(points[i], {"step", "seconds", "samples"});
     EXPECT_EQ(points[i]["step"], 3 * i);
     ASSERT_EQ(points[i]["samples"].size(), 2U);
     const nlohmann::json& sample = points[i]["samples"][1];

@@ -270,7 +270,7 @@ TEST_F(LinesOfModels, TellOfSamplesThatTakeLong) {
     table().of(0).on_sampling({.step = 4, .tokens = tokens, .samples = 2, .ended = 1});
     now_ += 10;
   }
-  table().of(0).on_samples({.step = 4, .samples = {{"once", " upon", {7}}}});
+  table().of(0).on_samples({.step = 4, .seconds = 1, .samples = {{"once", " upon", {7}}}});
   EXPECT_THAT(lines(), ElementsAre("a: step 4: samples, 5 tokens each so far, 1 of 2 ended",
                                    "a: step 4: \"once\" \" upon\""));
 }

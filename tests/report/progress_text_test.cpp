@@ -21,6 +21,7 @@ TEST(Quoted, TextsAreOnOneLineWithoutCommands) {
 
 TEST(Samples, AreALineEachWithTheBeginningOfTheirPrompt) {
   const SamplePoint point = {.step = 20,
+                             .seconds = 1,
                              .samples = {{"Once", " upon\na time", {1, 2}}, {std::string(100, 'x'), "", {}}}};
   EXPECT_THAT(lines_of(point), ElementsAre(R"(step 20: "Once" " upon\na time")",
                                            "step 20: \"" + std::string(46, 'x') + "… \"\""));
