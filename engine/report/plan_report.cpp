@@ -82,8 +82,9 @@ double seconds_of_sampled_token(const Plan& plan, const MachineRates& rates) {
 
 std::string samples_text(const Plan& plan, const MachineRates* rates) {
   const SampleShape& samples = plan.strategy.samples;
-  std::string text = fmt::format("{} prompts, of at most {} tokens with what follows; a token of each takes ",
-                                 samples.prompts, samples.longest);
+  std::string text =
+      fmt::format("{} prompt{}, of at most {} tokens with what follows; a token of each takes ",
+                  samples.prompts, samples.prompts == 1 ? "" : "s", samples.longest);
   text += fmt::format("a forward pass of {} x {} tokens", samples.of_rank.batch, samples.of_rank.sequence);
   if (rates != nullptr) text += fmt::format(", {:.3f} s", seconds_of_sampled_token(plan, *rates));
   return text;
