@@ -139,7 +139,7 @@ class ModelRun {
   /// Whether the interlude is due for the state as it is, and was not yet.
   bool wants(Interlude interlude) const;
   void note_validation();
-  /// Of the prompts, of which each round of the interlude goes on with all.
+  /// Each round of the interlude goes on with all of them.
   Samples& samples() { return *samples_; }
   void note_sampling(std::int64_t tokens);
   void note_samples(double seconds);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 
 #include "base/dropout.h"
 #include "base/storage_type.h"
+#include "engine/graph/logits_graph.h"
 #include "engine/graph/row_keys.h"
 #include "engine/model/sampling_model.h"
 
@@ -64,10 +64,8 @@ void Samples::join(const Matrix& logits, std::span<float> all) const {
   with_storage_type(logits.dtype, [&]<typename T>(T) {
     for (std::int64_t row = 0; row < logits.rows; ++row) {
       const T* const from = logits.row<const T>(row);
-      std::transform(from, from + count, all.begin() + row * setup_.vocabulary + first, [cap](T value) {
-        const auto logit = static_cast<float>(value);
-        return cap > 0 ? cap * std::tanh(logit / cap) : logit;
-      });
+      std::transform(from, from + count, all.begin() + row * setup_.vocabulary + first,
+                     [cap](T value) { return capped(static_cast<float>(value), cap); });
     }
   });
 }

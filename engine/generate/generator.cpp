@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
 #include "base/storage_type.h"
+#include "engine/graph/logits_graph.h"
 #include "engine/graph/operators/embedding.h"
 
 namespace strata {
@@ -327,10 +327,7 @@ void Generator::take_tokens(const OnToken& on_token) {
     with_storage_type(logits.dtype, [&]<typename T>(T) {
       std::transform(logits.row<const T>(static_cast<std::int64_t>(i)),
                      logits.row<const T>(static_cast<std::int64_t>(i)) + logits.columns, row.begin(),
-                     [this](T value) {
-                       const auto logit = static_cast<float>(value);
-                       return head_.soft_cap > 0 ? head_.soft_cap * std::tanh(logit / head_.soft_cap) : logit;
-                     });
+                     [this](T value) { return capped(static_cast<float>(value), head_.soft_cap); });
     });
     const auto position = static_cast<std::uint64_t>(sequences_[i].ids.size());
     add_token(i, next_token(row, options_.sampling, {.prompt = i, .position = position}));

@@ -2,6 +2,7 @@
 // functions of graphs; any thread.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 
 #include "engine/graph/unit_graph.h"
@@ -13,6 +14,11 @@ struct LogitsGraph {
   TensorId logits = -1;
   float soft_cap = 0;  ///< c > 0: a logit x counts as c · tanh(x / c)
 };
+
+/// What a logit counts as.
+inline float capped(float logit, float soft_cap) {
+  return soft_cap > 0 ? soft_cap * std::tanh(logit / soft_cap) : logit;
+}
 
 /// `head` without its loss. Throws std::logic_error if it has none of logits.
 LogitsGraph without_loss(UnitGraph head);

@@ -1,6 +1,5 @@
 #include "tests/execute/gradients.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -102,16 +101,8 @@ ComparedRuns expect_equal_runs(const RunConfig& alone, const RunConfig& config, 
 }
 
 void expect_one_run_on_two_ranks(const RunConfig& alone) {
-  RunConfig data = alone, tensor = alone, sequence = alone, pipeline = alone, context = alone;
-  data.parallel.data = 2;
-  tensor.parallel.tensor = 2;
-  sequence.parallel.tensor = 2;
-  sequence.parallel.sequence = true;
-  pipeline.parallel.pipeline = 2;
-  context.parallel.context = 2;
-  for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
-    SCOPED_TRACE(fmt::format("data {}, tensor {}, pipeline {}, context {}", config.parallel.data,
-                             config.parallel.tensor, config.parallel.pipeline, config.parallel.context));
+  for (const RunConfig& config : shared_by_two_ranks(alone)) {
+    SCOPED_TRACE(layout_of(config));
     expect_equal_runs(alone, config, 2);
   }
 }

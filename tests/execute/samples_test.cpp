@@ -32,7 +32,6 @@ Ids ids_of(const SamplePoint& point) {
   return ids;
 }
 
-/// Of all points of a run.
 std::vector<Ids> ids_of(const TrainResult& result) {
   std::vector<Ids> ids;
   for (const SamplePoint& point : result.samples) ids.push_back(ids_of(point));
@@ -183,17 +182,8 @@ TEST_F(SamplesOfARun, AreTheSameWhereverStateLives) {
 TEST_F(SamplesOfARun, AreTheSameOnRanksOfEveryKind) {
   config_.train.steps = 2;
   config_.train.batch = 8;
-  RunConfig data = config_, tensor = config_, sequence = config_, pipeline = config_, context = config_;
-  data.parallel.data = 2;
-  tensor.parallel.tensor = 2;
-  sequence.parallel.tensor = 2;
-  sequence.parallel.sequence = true;
-  pipeline.parallel.pipeline = 2;
-  context.parallel.context = 2;
-  for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
-    SCOPED_TRACE(::testing::Message()
-                 << "data " << config.parallel.data << ", tensor " << config.parallel.tensor << ", pipeline "
-                 << config.parallel.pipeline << ", context " << config.parallel.context);
+  for (const RunConfig& config : test::shared_by_two_ranks(config_)) {
+    SCOPED_TRACE(test::layout_of(config));
     expect_the_same_on(config_, config, 2);
   }
 }

@@ -1,5 +1,6 @@
 #include "tests/execute/support.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,6 +114,22 @@ void on_ranks(int ranks, const std::function<void(int rank, Communicator& world)
   }
   for (std::thread& thread : threads) thread.join();
   if (first_error) std::rethrow_exception(first_error);
+}
+
+std::vector<RunConfig> shared_by_two_ranks(const RunConfig& alone) {
+  RunConfig data = alone, tensor = alone, sequence = alone, pipeline = alone, context = alone;
+  data.parallel.data = 2;
+  tensor.parallel.tensor = 2;
+  sequence.parallel.tensor = 2;
+  sequence.parallel.sequence = true;
+  pipeline.parallel.pipeline = 2;
+  context.parallel.context = 2;
+  return {data, tensor, sequence, pipeline, context};
+}
+
+std::string layout_of(const RunConfig& config) {
+  return fmt::format("data {}, tensor {}, pipeline {}, context {}", config.parallel.data,
+                     config.parallel.tensor, config.parallel.pipeline, config.parallel.context);
 }
 
 std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,

@@ -69,6 +69,11 @@ struct RunOutcome {
 };
 RunOutcome run(const RunConfig& config, const RunOptions& options = {});
 
+/// Runs of two ranks that share batches, layers, layers and tokens, a pipeline, and sequences.
+std::vector<RunConfig> shared_by_two_ranks(const RunConfig& alone);
+/// "data 1, tensor 2, pipeline 1, context 1".
+std::string layout_of(const RunConfig& config);
+
 /// The same run on several ranks, which are threads, and of a pipeline if it has one: what each leaves.
 /// `options` may differ by rank. If some fail, what the first of them threw.
 std::vector<RunOutcome> run_ranks(

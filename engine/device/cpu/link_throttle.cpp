@@ -16,6 +16,7 @@ LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second, PacingClock c
     : bytes_per_second_(bytes_per_second), clock_(std::move(clock)) {}
 
 void LinkThrottle::copy(std::byte* to, const std::byte* from, Bytes bytes) const {
+  if (bytes == 0) return;  // of nothing, which may be nowhere
   if (!bytes_per_second_) {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
     return;

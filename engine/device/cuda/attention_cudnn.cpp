@@ -255,7 +255,7 @@ CudnnAnswer ask(const Problem& problem, const DescribedGpu& gpu) {
   return answer;
 }
 
-/// Of all plans over slots: the largest workspace, and the first refusal.
+/// Asks for all plans over slots: the answer has the largest workspace, or the first refusal.
 template <typename Call>
 CudnnAnswer ask_of_slots(const Call& call, const DescribedGpu& gpu) {
   const std::optional<AttentionChunk> chunk = document_chunk(call.shape);

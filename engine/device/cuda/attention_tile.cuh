@@ -42,7 +42,7 @@ struct Shape {
   float scale;
   float soft_cap;  ///< 0: none
   RowPositions queries, keys;
-  /// Of all queries in their documents; null: none. A token whose place is negative sees nothing, is seen by
+  /// All queries' in their documents; null: none. A token whose place is negative sees nothing, is seen by
   /// nobody, and its rows of results stay as they are.
   const std::int32_t* places;
 

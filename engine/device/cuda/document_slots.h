@@ -23,7 +23,7 @@ struct SlotList {
   std::int32_t* first_rows = nullptr;  ///< its first row among those of all sequences, or kEmptySlot
 };
 
-/// Of 32768 tokens, more than which backward_chunk() has no part for.
+/// Sequences of 32768 tokens have as many; backward_chunk() has no part for longer ones.
 constexpr std::size_t kMostDocumentClasses = 9;
 
 /// All classes of some sequences, and their tokens' places in short documents: kNoPlace in others.

@@ -60,8 +60,8 @@ std::vector<Order> orders_of(Interlude interlude, const Strategy& strategy) {
   return {strategy.order, Order::microbatch_major};
 }
 
-/// Of each interlude's plain programs the first that fits, and of those with too little room on the host the
-/// one that needs least. False if the device has no room for any.
+/// Takes of each interlude's plain programs the first that fits, and of those with too little room on the
+/// host the one that needs least. False if the device has no room for any.
 bool place_interludes(PlainInterludes&& interludes, Placement& placement, const RunConfig& config) {
   for (auto& [interlude, plain] : interludes) {
     std::optional<Program> best;
