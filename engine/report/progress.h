@@ -26,7 +26,8 @@ class ProgressLine : public TrainListener {
  public:
   static constexpr double kSecondsPerLine = 30;
 
-  /// `live` is what the run has come to, for the panel; without it there is none.
+  /// `live` is what the run has come to, for the panel; without it there is none. The configuration, the plan
+  /// and the rates must outlive it.
   ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal,
                std::function<LiveFigures()> live = {});
   /// Ends the live line; call before anything else is printed.

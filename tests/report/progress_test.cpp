@@ -20,7 +20,8 @@ class ProgressWithoutTerminal : public ::testing::Test {
     config.train.steps = static_cast<std::int64_t>(seconds.size());
     Plan plan;
     plan.training.program.loss_terms = 1000;
-    ProgressLine progress(config, plan, MachineRates{}, /*terminal=*/false);
+    const MachineRates rates;
+    ProgressLine progress(config, plan, rates, /*terminal=*/false);
     ::testing::internal::CaptureStderr();
     for (std::size_t step = 0; step < seconds.size(); ++step) {
       StepReport report;
