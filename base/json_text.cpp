@@ -19,8 +19,8 @@ std::string place(std::string_view text, std::size_t byte, const JsonPlace& wher
 
 void check_size(std::int64_t bytes, const JsonPlace& where, const JsonBudget& budget) {
   if (bytes <= budget.bytes) return;
-  throw ConfigError(
-      fmt::format("{}: {} bytes are more JSON than the {} that are read", where.file, bytes, budget.bytes));
+  throw ConfigError(fmt::format("{}{}: {} bytes are more JSON than the {} that are read", where.file,
+                                where.line == 1 ? "" : fmt::format(":{}", where.line), bytes, budget.bytes));
 }
 
 /// Behind the quote that ends the text which begins behind `quote`.
@@ -28,6 +28,13 @@ std::size_t end_of_text(std::string_view text, std::size_t quote) {
   std::size_t i = quote + 1;
   while (i < text.size() && text[i] != '"') i += text[i] == '\\' ? 2 : 1;
   return i + 1;
+}
+
+/// The parser takes a zero byte for the end of the text.
+void check_whole(std::string_view text, const JsonPlace& where) {
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    throw ConfigError(
+        fmt::format("{}: this is not valid JSON: there is a zero byte", place(text, zero, where)));
 }
 
 /// Looks at brackets, commas and quotes only. That is right up to the first error of syntax, behind which
@@ -73,7 +80,9 @@ Json parse_as(std::string_view text, const JsonPlace& where, const JsonBudget& b
   check_size(static_cast<std::int64_t>(text.size()), where, budget);
   check_budget(text, where, budget);
   try {
-    return Json::parse(text);
+    Json json = Json::parse(text);
+    check_whole(text, where);
+    return json;
   } catch (const nlohmann::json::parse_error& error) {
     const std::size_t byte = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
     throw ConfigError(fmt::format("{}: this is not valid JSON: {}", place(text, byte, where), reason(error)));

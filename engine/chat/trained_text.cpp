@@ -19,12 +19,25 @@ bool is_of_assistant(const ordered_json& message) {
   return message.is_object() && message.value("role", ordered_json()) == "assistant";
 }
 
+/// What the template writes for the prompt to generate message `index`.
+std::string text_before(const ChatTemplate& chat_template, const ordered_json& messages, std::size_t index,
+                        RenderOptions options) {
+  options.add_generation_prompt = true;
+  try {
+    return chat_template.render(first_messages(messages, index), options).text;
+  } catch (const ConfigError& error) {
+    if (index > 0) throw;
+    throw ConfigError(fmt::format(
+        "messages[0]: the template cannot write what stands before a conversation that the assistant "
+        "begins ({}): leave such conversations out, or give the template 'generation' tags",
+        error.what()));
+  }
+}
+
 /// The span of the assistant's message `index` in `text`, which is all messages' text.
 Span span_of(const ChatTemplate& chat_template, const ordered_json& messages, std::size_t index,
              const std::string& text, const RenderOptions& options) {
-  RenderOptions prompting = options;
-  prompting.add_generation_prompt = true;
-  const std::string before = chat_template.render(first_messages(messages, index), prompting).text;
+  const std::string before = text_before(chat_template, messages, index, options);
   const std::string with = chat_template.render(first_messages(messages, index + 1), options).text;
   if (!with.starts_with(before)) {
     throw ConfigError(fmt::format(

@@ -112,9 +112,18 @@ void write_tensor(SafetensorsWriter& writer, std::size_t unit, const TensorSpec&
 void save_new_folder(const fs::path& folder, FileSystem& file_system,
                      const std::function<void(const fs::path&)>& write) {
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();
+  const fs::path name = target.filename();
+  if (name.empty() || name == "." || name == "..")
+    throw ConfigError(fmt::format("'{}': is no name for a new folder; give the model one", folder.string()));
   std::error_code error;
   // A link to an empty folder is refused now: no folder can be renamed to it at the end.
   const bool is_folder = fs::is_directory(fs::symlink_status(target, error));
+  // Nor to a mount point, which is busy.
+  if (is_folder && file_system.filesystem_of(target) != file_system.filesystem_of(target / ".."))
+    throw ConfigError(
+        fmt::format("{0}: is a mount point, which must stay; give the model a new folder below "
+                    "it, such as {1}",
+                    folder.string(), (target / "model").string()));
   if (is_there(target) && !(is_folder && fs::is_empty(target, error)))
     throw ConfigError(fmt::format("{}: already exists; give the model a new folder", folder.string()));
   const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");

@@ -70,7 +70,8 @@ struct HfExport {
 
 /// Makes a new folder of what `write` writes into the one it is given. It appears under its name when it is
 /// whole and on the disk; until then it stands beside it, under a name that nothing had. Throws ConfigError
-/// if `folder` exists and is not empty, IoError if writing fails; then nothing is left behind.
+/// if `folder` exists and is not empty, is a mount point or no name of its own, IoError if writing fails;
+/// then nothing is left behind.
 void save_new_folder(const std::filesystem::path& folder, FileSystem& file_system,
                      const std::function<void(const std::filesystem::path&)>& write);
 

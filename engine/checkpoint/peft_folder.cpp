@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -42,6 +43,55 @@ void for_each_adapter_tensor(const Model& model, const Visit& visit) {
   }
 }
 
+/// Keys of a LoraConfig that change no tensor's meaning: they say where it came from, how it was trained, or
+/// which layers it has, as the tensors' names do.
+constexpr std::string_view kKeysWithoutMeaning[] = {"auto_mapping",
+                                                    "base_model_name_or_path",
+                                                    "bias",
+                                                    "ensure_weight_tying",
+                                                    "eva_config",
+                                                    "exclude_modules",
+                                                    "fan_in_fan_out",
+                                                    "inference_mode",
+                                                    "layers_pattern",
+                                                    "layers_to_transform",
+                                                    "lora_dropout",
+                                                    "megatron_config",
+                                                    "megatron_core",
+                                                    "peft_version",
+                                                    "qalora_group_size",
+                                                    "revision",
+                                                    "runtime_config",
+                                                    "target_modules",
+                                                    "task_type"};
+/// check_config() looks at their values.
+constexpr std::string_view kKeysLookedAt[] = {
+    "alpha_pattern", "init_lora_weights", "lora_alpha", "peft_type", "r",
+    "rank_pattern",  "use_dora",          "use_rslora"};
+
+/// By pissa, olora, corda, loftq and orthogonal PEFT takes from the base's weights what adapters begin with.
+void check_initialization(const fs::path& path, const nlohmann::json& config) {
+  const nlohmann::json way = config.value("init_lora_weights", nlohmann::json(true));
+  if (way.is_null() || way.is_boolean() || way == "gaussian" || way == "eva") return;
+  throw ConfigError(fmt::format(
+      "{}: init_lora_weights is {}, by which PEFT changes the model's own weights, too; save the adapters "
+      "as plain LoRA with PEFT (path_initial_model_for_weight_conversion of its save_pretrained)",
+      path.string(), way.dump()));
+}
+
+/// A key that nobody knows may change what the tensors mean, unless it says nothing.
+void refuse_unknown_keys(const fs::path& path, const nlohmann::json& config) {
+  for (const auto& [key, value] : config.items()) {
+    if (std::ranges::count(kKeysWithoutMeaning, key) + std::ranges::count(kKeysLookedAt, key) > 0) continue;
+    const bool says_nothing = value.is_null() || value == false || (value.is_structured() && value.empty());
+    if (!says_nothing)
+      throw ConfigError(
+          fmt::format("{}: {} is {}, and adapters with that are not read; remove the key if it "
+                      "changes nothing",
+                      path.string(), key, value.dump()));
+  }
+}
+
 /// What changes the meaning of the tensors.
 void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter) {
   const nlohmann::json config = read_json_object(existing(path));
@@ -63,6 +113,8 @@ void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter
     const nlohmann::json pattern = config.value(key, nlohmann::json());
     if (!pattern.is_null() && !pattern.empty()) expect(key, nlohmann::json::object(), nullptr);
   }
+  check_initialization(path, config);
+  refuse_unknown_keys(path, config);
 }
 
 /// The last parts of the names of layers with adapters if they name no other layer, too; else whole names.

@@ -8,6 +8,7 @@
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/model_command.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/data/document_encoder.h"
@@ -20,9 +21,13 @@ namespace {
 
 constexpr std::int64_t kDefaultSequence = 1024;
 
-/// Whether the patterns name files of token ids; otherwise they name texts.
+/// Whether the patterns name files of token ids; otherwise they name texts. Throws ConfigError for both.
 bool are_tokens(const std::vector<std::string>& patterns) {
-  return std::ranges::all_of(patterns, [](const std::string& pattern) { return pattern.ends_with(".bin"); });
+  const auto ids =
+      std::ranges::count_if(patterns, [](const std::string& pattern) { return pattern.ends_with(".bin"); });
+  if (ids != 0 && ids != std::ssize(patterns))
+    throw ConfigError("--data: some are token ids (.bin) and others texts; evaluate them one by one");
+  return ids != 0;
 }
 
 /// Each file is a document, as training reads it.
@@ -64,11 +69,16 @@ void add_texts(Evaluator& evaluator, const std::vector<std::string>& files, cons
 
 int run_evaluate(const EvaluateCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
-  check_json_path("--json", command.json);
   const bool has_ids = are_tokens(command.data);
   const std::vector<std::string> files =
       find_token_files(command.data, has_ids ? Tokenizer::none : Tokenizer::bytes, "--data");
   OpenedModel opened = open_model(command);
+  refuse_overwriting({{"--json", command.json}}, [&] {
+    CommandInputs inputs = inputs_of(command, opened.source.folder);
+    add_data(inputs, "--data", files);
+    return inputs;
+  });
+  check_json_path("--json", command.json);
   const Architecture& architecture = opened.source.model->architecture;
   EvaluationOptions options{.precision = opened.precision.storage,
                             .sequence = command.sequence > 0

@@ -10,6 +10,7 @@
 #include "base/watchdog.h"
 #include "engine/cli/advised_run.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/plan/search/advice.h"
@@ -20,6 +21,9 @@ namespace strata {
 
 int run_explain(const ExplainCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
+  refuse_overwriting({{"--json", command.json}}, [&] {
+    return inputs_of(command, load_run_models(command.run_file, command.overrides));
+  });
   check_json_path("--json", command.json);
   const AdvisedRun run(command);
   Advice advice;

@@ -8,6 +8,7 @@
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/model_command.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/data/tokenize.h"
@@ -80,9 +81,14 @@ double per_second(std::int64_t count, double seconds) {
 
 int run_generate(const GenerateCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
-  check_json_path("--json", command.json);
   const std::vector<std::string> prompts = prompts_of(command);
   OpenedModel opened = open_model(command);
+  refuse_overwriting({{"--json", command.json}}, [&] {
+    CommandInputs inputs = inputs_of(command, opened.source.folder);
+    inputs.push_back({"--prompt-file", command.prompt_file});
+    return inputs;
+  });
+  check_json_path("--json", command.json);
   const std::string tokenizer = tokenizer_of(command, opened.source);
   const PromptText text = PromptText::read(tokenizer);
   const std::vector<TokenIds> encoded = encode_prompts(prompts, text, tokenizer, command.chat, "--chat");

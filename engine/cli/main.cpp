@@ -1,7 +1,10 @@
 // The strata program: reads the command line, runs one command, and turns what it throws into a sentence and
 // an exit status: 0 done, 1 the run failed or was stopped, 2 the run file, the command line or a file they
 // name is wrong.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -10,8 +13,10 @@
 #include "base/vector_target.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
+#include "engine/cli/standard_output.h"
 #include "engine/config/describe.h"
 #include "engine/config/value.h"
+#include "engine/data/mapped_file.h"
 
 namespace strata {
 namespace {
@@ -20,6 +25,15 @@ CLI::Option* add_run_file(CLI::App& app, RunFileCommand& command) {
   app.add_option("--set", command.overrides, "override a key of the run file: --set train.steps=10")
       ->take_all();
   return app.add_option("run_file", command.run_file, "the run file (YAML)");
+}
+
+/// Not nan, either, which CLI::Range takes.
+CLI::Validator within(double least, double most) {
+  const auto complaint = [least, most](const std::string& text) -> std::string {
+    const double number = std::strtod(text.c_str(), nullptr);
+    return number >= least && number <= most ? "" : fmt::format("{} is not in [{}, {}]", text, least, most);
+  };
+  return {complaint, fmt::format("FLOAT in [{} - {}]", least, most)};
 }
 
 void add_model(CLI::App& app, ModelCommand& command) {
@@ -66,12 +80,12 @@ CLI::App* add_generate(CLI::App& app, GenerateCommand& command) {
   generate
       ->add_option("--temperature", command.temperature,
                    "logits are divided by it before a token is drawn; 0: the likeliest token")
-      ->check(CLI::Range(0.0, 1000.0))
+      ->check(within(0, 1000))
       ->default_val(command.temperature);
   generate
       ->add_option("--top-p", command.top_p,
                    "draw from the fewest of the likeliest tokens whose probabilities reach this")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(within(0, 1))
       ->default_val(command.top_p);
   generate->add_option("--top-k", command.top_k, "draw from at most so many of the likeliest tokens; 0: all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
@@ -257,9 +271,13 @@ int run(int argc, char** argv) {
 }  // namespace strata
 
 int main(int argc, char** argv) {
+  strata::StandardOutput output;
+  strata::leave_if_cut_short(strata::leave);
   try {
     static_cast<void>(strata::vector_target());  // throws if the environment names none
-    return strata::run(argc, argv);
+    const int status = strata::run(argc, argv);
+    if (status == 0) output.finish();
+    return status;
   } catch (const strata::ConfigError& error) {
     strata::say(error.what());
     return 2;

@@ -13,6 +13,7 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/layout.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/planning.h"
 #include "engine/cli/precision.h"
 #include "engine/cli/profiling.h"
@@ -150,13 +151,15 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
 
 int run_plan(const PlanCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
+  std::vector<std::string> overrides = command.overrides;
+  if (command.search) overrides.emplace_back("plan.search=auto");
+  RunModels run = load_run_models(command.run_file, overrides, command.ranks);
+  refuse_overwriting({{"--json", command.json}, {"--trace", command.trace}},
+                     [&] { return inputs_of(command, run); });
   check_json_path("--json", command.json);
   check_json_path("--trace", command.trace);
   if (!command.profile.empty()) check_profile_folder(command.profile);
   if (command.simulate) return simulate_plan(command);
-  std::vector<std::string> overrides = command.overrides;
-  if (command.search) overrides.emplace_back("plan.search=auto");
-  RunModels run = load_run_models(command.run_file, overrides, command.ranks);
   if (run.is_several) return plan_models(command, run);
   RunConfig config = std::move(run.models.front().config);
   const AgreedPrecision precision =

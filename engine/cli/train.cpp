@@ -14,6 +14,7 @@
 #include "engine/cli/job.h"
 #include "engine/cli/layout.h"
 #include "engine/cli/one_run.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/precision.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
@@ -54,9 +55,18 @@ std::string why_nothing_was_learned(const TrainResult& result) {
       result.steps.size(), result.steps.back().loss);
 }
 
+void refuse_overwriting_inputs(const TrainCommand& command, const RunModels& run) {
+  std::vector<CommandOutput> outputs = outputs_of(run);
+  outputs.push_back({"--json", command.json});
+  refuse_overwriting(outputs, [&] { return inputs_of(command, run); });
+}
+
 int train(const TrainCommand& command, Job& job) {
   RunModels run;
-  on_every_rank(job.world(), [&] { run = load_run_models(command.run_file, command.overrides, job.size()); });
+  on_every_rank(job.world(), [&] {
+    run = load_run_models(command.run_file, command.overrides, job.size());
+    if (job.is_first() && !command.dump_config) refuse_overwriting_inputs(command, run);
+  });
   if (command.profiled_steps > 0) shorten(run, command.profiled_steps);
   if (run.is_several) return train_models(command, std::move(run), job);
   HangAdvice advice(job, command);

@@ -97,6 +97,16 @@ SplitSequences split_sequences(const RunConfig& config, const TokenSource& token
   return {windows(split.training), windows(split.validation)};
 }
 
+/// Throws ConfigError if no sequence has a target: a run would learn nothing, with losses of 0.
+void require_trained(const Sequences& sequences, const std::string& key) {
+  for (std::int64_t i = 0; i < sequences.count(); ++i)
+    if (sequences.trained(i) > 0) return;
+  throw ConfigError(fmt::format(
+      "{}: nothing is trained on in {} sequences: of conversations that is what the role assistant says, of "
+      "prompts their completions, and a document's first token never is if data.packing is set",
+      key, sequences.count()));
+}
+
 std::vector<std::int64_t> shares_of_sources(const RunConfig& config) {
   std::vector<double> weights;
   for (const DataSource& source : sources_of(config.data)) weights.push_back(source.weight);
@@ -153,8 +163,13 @@ void BatchLoader::open_sources(const RunConfig& config, std::int64_t vocabulary,
   for (const std::vector<std::string>& own : files.sources) {
     const std::size_t number = sources_.size();
     auto tokens = std::make_unique<const TokenSource>(open(own, config, vocabulary));
-    SplitSequences split = split_sequences(config, *tokens, key_of(config, number));
-    if (split.validation) hold_out(std::move(*split.validation));
+    const std::string key = key_of(config, number);
+    SplitSequences split = split_sequences(config, *tokens, key);
+    require_trained(split.training, key);
+    if (split.validation) {
+      require_trained(*split.validation, key + ", data.validation_fraction");
+      hold_out(std::move(*split.validation));
+    }
     const Sampler sampler(split.training.count(), config.train.seed, config.data.shuffle, number);
     sources_.push_back({std::move(tokens), std::move(split.training), sampler});
   }
@@ -163,16 +178,21 @@ void BatchLoader::open_sources(const RunConfig& config, std::int64_t vocabulary,
 void BatchLoader::open_validation(const RunConfig& config, std::int64_t vocabulary,
                                   const std::vector<std::string>& files) {
   const std::int64_t length = config.data.sequence_length;
+  const std::string key = "data.validation";
   validation_files_ = std::make_unique<const TokenSource>(open(files, config, vocabulary));
   const TokenSource& tokens = *validation_files_;
-  if (packing_ == DataPacking::whole) {
-    if (tokens.tokens() == 0) throw ConfigError("data.validation: the files are empty");
-    hold_out({tokens, PackedSequences(tokens, 0, tokens.tokens(), length), length});
-    return;
-  }
-  const SequenceRange range = {0, sequences_of(tokens.tokens(), length)};
-  require_sequence(range, tokens, length, "data.validation");
-  hold_out({tokens, range, length, is_by_documents()});
+  const auto sequences = [&]() -> Sequences {
+    if (packing_ == DataPacking::whole) {
+      if (tokens.tokens() == 0) throw ConfigError(key + ": the files are empty");
+      return {tokens, PackedSequences(tokens, 0, tokens.tokens(), length), length};
+    }
+    const SequenceRange range = {0, sequences_of(tokens.tokens(), length)};
+    require_sequence(range, tokens, length, key);
+    return {tokens, range, length, is_by_documents()};
+  };
+  Sequences held_out = sequences();
+  require_trained(held_out, key);
+  hold_out(std::move(held_out));
 }
 
 /// A seed of its own: runs that differ in train.seed are measured on the same data.

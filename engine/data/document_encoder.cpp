@@ -30,19 +30,27 @@ class DocumentEncoder::Work {
 
   void add_line(const ordered_json& object) {
     const auto has = [&](const char* key) { return object.is_object() && object.contains(key); };
-    const bool is_text = has("text"), is_prompt = has("prompt") && has("completion"),
-               is_talk = has("messages");
+    // Tables that were written as lines have a null where there is nothing.
+    const auto says = [&](const char* key) { return has(key) && !object.at(key).is_null(); };
+    const bool is_text = says("text"), is_talk = says("messages"),
+               is_prompt = has("prompt") && has("completion") && (says("prompt") || says("completion"));
     if (int{is_text} + int{is_prompt} + int{is_talk} != 1)
       throw ConfigError(
           "expected an object with \"text\", or with \"prompt\" and \"completion\", or with \"messages\"");
     if (is_talk) return add_conversation(object);
-    if (is_text) return add_text(text_of(object, "text"));
-    add(text_of(object, "prompt"), false);
-    add(text_of(object, "completion"), true);
+    if (is_text) {
+      add(text_of(object, "text"), true);
+    } else {
+      add(text_of(object, "prompt"), false);
+      add(text_of(object, "completion"), true);
+    }
     add_end();
   }
 
-  void add_text(std::string_view text, bool goes_on = false) {
+  void add_file(std::string_view text, bool goes_on) {
+    if (text.find('\0') != std::string_view::npos)
+      throw ConfigError(
+          "there is a zero byte in it, so this is no text; unpack it, or name the files of text only");
     add(text, true);
     if (!goes_on) add_end();
   }
@@ -100,7 +108,7 @@ void DocumentEncoder::encode(const TextDocument& document, EncodedDocument& enco
   if (document.line > 0) object = parse_ordered_json(document.source, {document.file->path(), document.line});
   try {
     Work work(*this, encoded);
-    document.line > 0 ? work.add_line(object) : work.add_text(document.source, document.goes_on);
+    document.line > 0 ? work.add_line(object) : work.add_file(document.source, document.goes_on);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
   }

@@ -1,6 +1,7 @@
 #include "engine/data/documents.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 
@@ -14,7 +15,9 @@ std::string TextDocument::place() const {
 }
 
 bool has_line_documents(const std::string& file) {
-  return file.ends_with(".jsonl");
+  constexpr std::string_view kEnding = ".jsonl";
+  return file.size() >= kEnding.size() &&
+         ::strcasecmp(file.c_str() + file.size() - kEnding.size(), kEnding.data()) == 0;
 }
 
 bool DocumentReader::open_next() {

@@ -27,7 +27,7 @@ struct TextDocument {
   std::string place() const;
 };
 
-/// Whether each line of the file is a document.
+/// Whether each line of the file is a document: .jsonl, in capitals or small letters.
 bool has_line_documents(const std::string& file);
 
 class DocumentReader {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/data/megatron_index.h"
 
 namespace strata {
 namespace {
@@ -121,6 +122,7 @@ void IndexedTokens::write_index() {
   });
   for (std::int64_t document = 0; document <= size_.documents; ++document) places.add(document);
   places.flush();
+  if (size_.has_marks) index.write(std::as_bytes(std::span(kMegatronMarks)));
   index.sync();
 }
 

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +21,50 @@ namespace {
 
 std::string reason() {
   return std::generic_category().message(errno);
+}
+
+/// Files that are mapped, for whoever reads behind the end of one. The thread that does reads a file's bytes
+/// and nothing else, so that its signal handler may lock and allocate as any code.
+class MappedFiles {
+ public:
+  void add(const MappedFile& file) {
+    const std::lock_guard lock(mutex_);
+    files_.insert(&file);
+  }
+  void remove(const MappedFile& file) {
+    const std::lock_guard lock(mutex_);
+    files_.erase(&file);
+  }
+  /// Empty if no file is there.
+  std::string path_at(const std::byte* address) {
+    const std::lock_guard lock(mutex_);
+    for (const MappedFile* file : files_) {
+      const std::byte* const begin = file->bytes().data();
+      if (address >= begin && address < begin + file->bytes().size()) return file->path();
+    }
+    return "";
+  }
+
+  static MappedFiles& all() {
+    static MappedFiles files;
+    return files;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<const MappedFile*> files_;
+};
+
+void (*leave_when_cut)(const std::string& sentence) = nullptr;
+
+void on_bus_error(int signal, siginfo_t* information, void*) {
+  const std::string path = MappedFiles::all().path_at(static_cast<const std::byte*>(information->si_addr));
+  if (!path.empty())
+    leave_when_cut(
+        fmt::format("{} was cut short by another program while it was read: give it back what it had, "
+                    "and start again",
+                    path));
+  std::signal(signal, SIG_DFL);  // the read is tried again, and ends the process
 }
 
 struct Descriptor {
@@ -46,10 +93,21 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
                     errno == ENOMEM ? " (with very many files, raise vm.max_map_count or join them)" : ""));
   }
   bytes_ = {static_cast<const std::byte*>(memory), size};
+  MappedFiles::all().add(*this);
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  MappedFiles::all().remove(*this);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void leave_if_cut_short(void (*leave)(const std::string& sentence)) {
+  leave_when_cut = leave;
+  struct sigaction action = {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  ::sigaction(SIGBUS, &action, nullptr);
 }
 
 }  // namespace strata

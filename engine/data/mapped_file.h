@@ -1,7 +1,7 @@
 // A file as read-only memory. Token files are far larger than memory may be, so the page cache holds what is
 // used and nothing is read ahead of need. Immutable after construction; read from any thread. A file that
-// another program cuts short while it is mapped kills the process with SIGBUS, as it does for every user of
-// mmap.
+// another program cuts short while it is mapped ends the process: by SIGBUS, as it does for every user of
+// mmap, or as leave_if_cut_short() says.
 #pragma once
 
 #include <cstddef>
@@ -27,5 +27,10 @@ class MappedFile {
   std::string path_;
   std::span<const std::byte> bytes_;
 };
+
+/// Makes a read of a file that was cut short while it is mapped end in `leave`, which is given a sentence
+/// with the file's name and must end the process. For the whole process; other causes of SIGBUS end it as
+/// before.
+void leave_if_cut_short(void (*leave)(const std::string& sentence));
 
 }  // namespace strata

@@ -15,6 +15,9 @@ namespace strata {
 constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
 constexpr std::int64_t kMegatronHeaderBytes = 9 + 8 + 1 + 8 + 8;
 
+/// Stands at the end of an index whose tokens have marks in a .trained, behind what Megatron reads.
+constexpr std::string_view kMegatronMarks = "STRATA.TRAINED";
+
 /// The value at a byte offset, which need not be aligned. REQUIRES: it lies within the file.
 template <typename T>
 T load_at(const MappedFile& file, std::int64_t offset) {

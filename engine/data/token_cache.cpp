@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -27,10 +28,37 @@ fs::path cache_folder(const std::string& given) {
       "data.cache: neither XDG_CACHE_HOME nor HOME says where a cache may be: set it to a folder");
 }
 
+/// What a text's file was when it was last looked at.
+class SeenFiles {
+ public:
+  explicit SeenFiles(std::span<const std::string> files) : files_(files) {
+    for (const std::string& file : files) times_.push_back(time_of(file));
+  }
+  /// Throws ConfigError if one has been written to since.
+  void check() const {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (time_of(files_[i]) != times_[i])
+        throw ConfigError(fmt::format(
+            "{} was written to while it was tokenized: start this run again when it stays as it is",
+            files_[i]));
+    }
+  }
+
+ private:
+  static fs::file_time_type time_of(const std::string& file) {
+    std::error_code is_gone;  // no file has the time that it then is
+    return fs::last_write_time(file, is_gone);
+  }
+
+  std::span<const std::string> files_;
+  std::vector<fs::file_time_type> times_;
+};
+
 }  // namespace
 
 std::string cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files, int threads,
                           const std::function<void(const TokenizeProgress&)>& on_progress) {
+  const SeenFiles seen(files);
   const fs::path tokenizer_file = tokenizer_file_of(data.tokenizer_path);
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_file);
   const fs::path folder = tokenizer_file.parent_path();
@@ -52,7 +80,12 @@ std::string cached_tokens(const RunConfig::DataSection& data, std::span<const st
       for (const std::string& name : FileSystem::real().list(entry))
         if (name.starts_with("tokens.")) FileSystem::real().remove_all(entry / name);
     }
-    tokenize_files(tokenizer, files, (entry / "tokens").string(), options, on_progress);
+    // The entry's name says what the texts were: nothing else may get it.
+    tokenize_files(tokenizer, files, (entry / "tokens").string(), options,
+                   [&](const TokenizeProgress& progress) {
+                     if (on_progress) on_progress(progress);
+                     seen.check();
+                   });
   } catch (const FolderInUseError& error) {
     throw ConfigError(fmt::format(
         "{}, which tokenizes the same texts: start this run again when it has ended", error.what()));

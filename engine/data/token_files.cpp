@@ -116,6 +116,11 @@ void check_megatron_layout(const MappedFile& index, std::int64_t sequences, std:
   }
 }
 
+bool has_marks(const MappedFile& index) {
+  const std::string_view all(reinterpret_cast<const char*>(index.bytes().data()), index.bytes().size());
+  return all.ends_with(kMegatronMarks);
+}
+
 TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data,
                          const std::shared_ptr<const MappedFile>& index_file) {
   const MappedFile& index = *index_file;
@@ -145,6 +150,10 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data,
     if (size_of(*segment.trained) != segment.ids)
       refuse(*segment.trained, fmt::format("it has {} bytes, and {} has {} ids; it needs one for each",
                                            size_of(*segment.trained), data->path(), segment.ids));
+  } else if (has_marks(index)) {
+    refuse(*data, fmt::format("not all of its tokens are trained on, and {}, which marks them, is missing: "
+                              "copy that, too, or make all three files again",
+                              marks));
   }
   return segment;
 }

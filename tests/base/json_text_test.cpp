@@ -34,6 +34,8 @@ TEST(JsonText, ThatIsMalformedIsRefusedWithItsPosition) {
   expect_refused("{\"a\": tru}", {"a.json:1:10: this is not valid JSON: invalid literal"});
   expect_refused("", {"a.json:1:1: this is not valid JSON: "});
   expect_refused("{\"a\": \"\xff\"}", {"a.json:1:8: this is not valid JSON: ", "UTF-8"});
+  expect_refused(std::string("{\"a\": 1}\n\0{\"a\": 2}", 18),
+                 {"a.json:2:1: this is not valid JSON: there is a zero byte"});
   expect_refused("{\"a\": 1e999}", {"a.json: ", "number"});
 }
 

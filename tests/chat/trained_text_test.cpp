@@ -53,6 +53,15 @@ TEST(TrainedText, MayBeginTheConversation) {
               ElementsAre("hello</>"));
 }
 
+TEST(TrainedText, IsNotToldWhereTheTemplateNeedsAMessageBeforeTheAssistants) {
+  const std::string source =
+      "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}"
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  EXPECT_THAT(refusal_of(source, ordered_json::parse(R"([{"role": "assistant", "content": "hello"}])")),
+              HasSubstr("messages[0]: the template cannot write what stands before a conversation that the "
+                        "assistant begins (t: line 1: list object has no element 0): "));
+}
+
 TEST(TrainedText, IsWhatGenerationTagsMarkWhereThereAreAny) {
   const std::string source =
       "{% for m in messages %}{% if m.role == 'assistant' %}[{% generation %}{{ m.content }}!{% "

@@ -33,5 +33,15 @@ TEST(HostileExport, IsRefusedWhereAnythingHasItsNameALinkToAnEmptyFolderToo) {
   EXPECT_TRUE(fs::is_empty(empty.path()));
 }
 
+TEST(HostileExport, IsRefusedWhereNoFolderCanBeRenamedTo) {
+  const auto refused = [](const fs::path& folder, const std::string& why) {
+    test::expect_error<ConfigError>([&] { save_hf_folder(folder, test::tiny_llama(), nullptr, {}); },
+                                    {folder.string(), why});
+  };
+  for (const char* name : {"", "/", ".", "./", ".."}) refused(name, "no name for a new folder");
+  for (const char* mount : {"/proc", "/proc/"})
+    refused(mount, "mount point, which must stay; give the model");
+}
+
 }  // namespace
 }  // namespace strata

@@ -65,5 +65,15 @@ TEST_F(Export, HasTheTokenizerOfTrainingAlsoOnceTheModelsFolderIsGone) {
   EXPECT_EQ(read_file(path("exported/config.json")), read_file(path("gone/config.json")));
 }
 
+TEST_F(Export, IsRefusedInOneSentenceWithoutANameOrAtAMountPoint) {
+  ASSERT_EQ(strata(train("run.yaml", {"train.steps=1", "checkpoint.path=out"})).status, 0);
+  const auto refusal = [&](const std::string& folder) {
+    return strata({"export", "run.yaml", folder, "--set", "checkpoint.path=out"});
+  };
+  expect_sentence(refusal(""), 2, {"no name for a new folder"});
+  expect_sentence(refusal("/proc"), 2, {"/proc: is a mount point", "a new folder below it"});
+  EXPECT_FALSE(is_there(path(".tmp")));
+}
+
 }  // namespace
 }  // namespace strata::test

@@ -47,6 +47,9 @@ TEST_F(GenerateCommands, SayTheSameOfACheckpointAndOfItsExport) {
   EXPECT_THAT(spoken.err, ::testing::HasSubstr("tokens/s"));
   expect_sentence(strata({"generate", "out", "--prompt", "a"}), 2, {"has no tokenizer", "--tokenizer"});
   expect_sentence(strata(on_model("generate", "model", {})), 2, {"there is no prompt", "--prompt"});
+  for (const char* option : {"--temperature", "--top-p"})
+    expect_sentence(strata(on_model("generate", "model", {"--prompt", "a", option, "nan"})), 2,
+                    {std::string(option) + ": nan is not in [0, 1"});
   expect_sentence(strata(on_model("generate", "model", {"--prompt", "a", "--chat"})), 2, {"--chat needs"});
   expect_sentence(strata(on_model("generate", "model", {"--prompt", "a", "--device-memory", "20kB"})), 2,
                   {"too little"});

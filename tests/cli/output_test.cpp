@@ -254,6 +254,24 @@ TEST_F(Output, OfPlanShowsTheSchedule) {
   EXPECT_THAT(outcome.out, HasSubstr("\nupdate embedding\n"));
 }
 
+/// Also of a text so long that it is written before the end, and of one that is flushed as it comes.
+TEST_F(Output, ThatIsLostFailsTheCommandAndAReaderThatEndsDoesNot) {
+  make_model_folder("model");
+  const auto shell = [&](const std::string& arguments, const std::string& to) {
+    return Process("/bin/sh", {"-c", STRATA_PROGRAM " " + arguments + " " + to}, {.folder = path(".")})
+        .wait();
+  };
+  for (const char* arguments : {"evaluate model --tokenizer bytes --data corpus.txt",
+                                "generate model --tokenizer bytes --prompt a --max-tokens 3", "plan run.yaml",
+                                "plan run.yaml --program", "train --help-config"})
+    expect_sentence(shell(arguments, ">/dev/full"), 1,
+                    {"strata: cannot write standard output: No space left on device"});
+  expect_sentence(shell("train nowhere.yaml", ">/dev/full"), 2, {"nowhere.yaml"});
+  const Outcome read_in_part = shell("train --help-config", "| head -n 1");
+  EXPECT_EQ(read_in_part.status, 0);
+  EXPECT_EQ(read_in_part.err, "");
+}
+
 TEST_F(Output, OfPlanForSeventyBillionParametersTakesLittleMemory) {
   write("large.yaml", R"(model:
   architecture: llama

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "base/file.h"
 #include "tests/cli/workspace.h"
 
 namespace strata::test {
@@ -171,6 +172,34 @@ TEST_F(Refusal, OfReportFilesThatCannotBeWrittenComesBeforeTheRun) {
                   {"--json", "corpus.txt/report.json"});
   expect_sentence(strata({"doctor", "--profile", "corpus.txt/machine.json"}), 2,
                   {"--profile", "corpus.txt/machine.json"});
+}
+
+TEST_F(Refusal, OfReportsInPlaceOfWhatTheCommandReadsLeavesThatAsItIs) {
+  make_model_folder("mg");
+  write("d.jsonl", R"({"text": "a few words"})");
+  write("prompt.txt", "words");
+  std::filesystem::create_hard_link(path("d.jsonl"), path("other-name"));
+  const auto refuse = [&](const Arguments& arguments, const std::string& output, const std::string& option) {
+    const std::string before = read_file(path(output));
+    expect_sentence(strata(arguments), 2, {output + " is ", option, "give another file"});
+    EXPECT_EQ(read_file(path(output)), before);
+  };
+  const auto evaluate = [&](const std::string& output, const std::string& option) {
+    refuse({"evaluate", "mg", "--tokenizer", "bytes", "--data", "*.jsonl", "--json", output}, output, option);
+  };
+  evaluate("d.jsonl", "--data");
+  evaluate("other-name", "--data");
+  evaluate("mg/config.json", "the model");
+  for (const char* output : {"prompt.txt", "mg/model.safetensors"})
+    refuse({"generate", "mg", "--tokenizer", "bytes", "--prompt-file", "prompt.txt", "--json", output},
+           output, "");
+  refuse(train("run.yaml", {"report.metrics=corpus.txt"}), "corpus.txt", "report.metrics");
+  refuse(train("run.yaml", {"report.metrics=run.yaml"}), "run.yaml", "the run file");
+  for (const char* command : {"train", "plan", "explain"})
+    refuse({command, "run.yaml", "--json", "corpus.txt"}, "corpus.txt", "data.path");
+  const Outcome again =
+      strata({"evaluate", "mg", "--tokenizer", "bytes", "--data", "d.jsonl", "--json", "prompt.txt"});
+  EXPECT_EQ(again.status, 0) << again.err;
 }
 
 TEST_F(Refusal, OfAnotherModelsCheckpointNamesItAndTheDifference) {

@@ -287,6 +287,21 @@ TEST_F(PartlyTrained, HasTheTargetsThatAreAndCountsThem) {
   EXPECT_EQ(loader.trained_validation_targets(), held_out);
 }
 
+TEST_F(PartlyTrained, RefusesDataWithoutAnyTarget) {
+  corpus_.write("marked.trained", std::string(1000, '\0'));
+  EXPECT_THAT(refusal([&] { loader(); }), HasSubstr("data.path: nothing is trained on in "));
+  corpus_.write("marked.trained", std::string(700, '\1') + std::string(300, '\0'));
+  config_.data.validation_fraction = 0.1;
+  EXPECT_THAT(refusal([&] { loader(); }),
+              HasSubstr("data.path, data.validation_fraction: nothing is trained on in "));
+  config_.data.validation_fraction = 0;
+  loader();
+  config_.data.validation = config_.data.path;
+  config_.data.path = {corpus_.write("own.bin", packed<std::uint16_t>(std::vector<std::uint16_t>(100)))};
+  corpus_.write("marked.trained", std::string(1000, '\0'));
+  EXPECT_THAT(refusal([&] { loader(); }), HasSubstr("data.validation: nothing is trained on in "));
+}
+
 /// Documents of these lengths, of which the first is not where a sequence begins; token t is t.
 class WithinDocuments : public BatchLoaderTest {
  protected:

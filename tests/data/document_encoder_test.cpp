@@ -66,7 +66,8 @@ TEST_F(Conversations, AreRefusedByTheirLine) {
       {R"({"messages": []  "x"})", "talk.jsonl:1:20: this is not valid JSON"},
       {R"({"messages": "hi"})", "talk.jsonl:1: "},
       {R"({"messages": [7]})", "talk.jsonl:1: "},
-      {R"({"messages": [], "text": "x"})", "talk.jsonl:1: expected an object with"}};
+      {R"({"messages": [], "text": "x"})", "talk.jsonl:1: expected an object with"},
+      {R"({"messages": null, "text": null})", "talk.jsonl:1: expected an object with"}};
   for (const auto& each : cases)
     EXPECT_THAT(refusal([&] { encode(tokenizer, each.first); }), HasSubstr(each.second)) << each.first;
 }

@@ -94,6 +94,33 @@ TEST_F(TokenCache, TakesALineOfAJsonlAsATextOfItsOwn) {
                                          "{\"text\": \"\"}\n"
                                          "{\"text\": \"another\\nline\"}");
   EXPECT_EQ(ids_in(ask({file}).first), ids_of({"a ü text", "another\nline"}));
+  std::filesystem::rename(file, corpus_.path("a.JSONL"));
+  EXPECT_EQ(ids_in(ask({corpus_.path("a.JSONL")}).first), ids_of({"a ü text", "another\nline"}));
+}
+
+TEST_F(TokenCache, TakesTheKeysOfALineThatAreNotNull) {
+  const std::string file =
+      corpus_.write("a.jsonl", R"({"text": "a text", "messages": null, "prompt": null, "completion": null})");
+  EXPECT_EQ(ids_in(ask({file}).first), ids_of({"a text"}));
+}
+
+TEST_F(TokenCache, RefusesAFileThatIsNoText) {
+  const std::string file = corpus_.write("a.txt.gz", std::string("\x1f\x8b\0\1", 4));
+  EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("a.txt.gz: there is a zero byte in it"));
+}
+
+/// What is kept under the hash of a text is of that text.
+TEST_F(TokenCache, KeepsNothingOfATextThatChangedMeanwhile) {
+  const std::string other = corpus_.write("a.jsonl", R"({"text": "other"})"),
+                    file = corpus_.write("b.jsonl", R"({"text": "a text"})");
+  const auto change = [&](const TokenizeProgress&) {
+    std::filesystem::last_write_time(other, std::filesystem::file_time_type());
+  };
+  EXPECT_THAT(refusal([&] {
+                cached_tokens(data_, std::vector{other, file}, 1, change);
+              }),
+              HasSubstr("a.jsonl was written to while it was tokenized"));
+  EXPECT_TRUE(ask({other, file}).second);
 }
 
 TEST_F(TokenCache, TrainsOnWhatFollowsAPrompt) {
@@ -117,6 +144,9 @@ TEST_F(TokenCache, TrainsOnWhatFollowsAPrompt) {
   std::filesystem::path made = ask({file}).first;
   EXPECT_EQ(ids_in(made), ids);
   EXPECT_EQ(read_file(made.replace_extension(".trained")), marks);
+  std::filesystem::remove(made);
+  EXPECT_THAT(refusal([&] { open_token_file(made.replace_extension(".bin").string(), 2); }),
+              HasSubstr("tokens.trained, which marks them, is missing"));
   const std::filesystem::path plain = ask({corpus_.write("b.txt", "a text")}).first;
   EXPECT_FALSE(is_there(plain.parent_path() / "tokens.trained"));
 }

@@ -328,6 +328,10 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("lora_alpha is \"six\", and this run's adapters have 6"));
   std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "use_dora": true})";
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("use_dora is true"));
+  std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "init_lora_weights": "pissa"})";
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("init_lora_weights is \"pissa\", by which PEFT changes"));
+  std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "alora_invocation_tokens": [7]})";
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("alora_invocation_tokens is [7], and adapters with that are"));
   std::ofstream(file) << "[1,";
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("adapter_config.json"));
   std::filesystem::remove(file);
