@@ -70,24 +70,11 @@ void InitialWeights::read_tensor(const TensorSpec& tensor, std::int64_t first, s
   }
 }
 
-std::string InitialWeights::hash_of_samples() const {
-  if (!folder_ && !adapters_) return "";
-  StreamingHash hash;
-  for (const Unit& unit : model_.units) {
-    for (const Flat flat : {Flat::trained, Flat::frozen}) {
-      add_samples(unit.elements_of(flat), hash, [&](std::int64_t first, std::span<float> weights) {
-        read(unit, {first, std::ssize(weights), flat}, weights);
-      });
-    }
-  }
-  return hex(hash.digest());
-}
-
-std::string InitialWeights::hash_of_frozen_samples() const {
+std::string InitialWeights::hash_of_tensors(const std::function<bool(const TensorSpec&)>& takes) const {
   std::map<std::string, const TensorSpec*> tensors;  // a rank's order may be its own
   for (const Unit& unit : model_.units) {
     for (const TensorSpec& tensor : unit.tensors)
-      if (tensor.flat == Flat::frozen) tensors[tensor.hf_name] = &tensor;
+      if (takes(tensor)) tensors[tensor.hf_name] = &tensor;
   }
   StreamingHash hash;
   for (const auto& [name, tensor] : tensors) {
@@ -97,6 +84,17 @@ std::string InitialWeights::hash_of_frozen_samples() const {
     add_samples(tensor->whole_elements(), hash, read);
   }
   return hex(hash.digest());
+}
+
+std::string InitialWeights::hash_of_samples() const {
+  if (!folder_ && !adapters_) return "";
+  return hash_of_tensors([this](const TensorSpec& tensor) {
+    return tensor.is_adapter ? adapters_.has_value() : folder_.has_value();
+  });
+}
+
+std::string InitialWeights::hash_of_frozen_samples() const {
+  return hash_of_tensors([](const TensorSpec& tensor) { return tensor.flat == Flat::frozen; });
 }
 
 std::string InitialWeights::description() const {

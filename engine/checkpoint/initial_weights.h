@@ -2,6 +2,7 @@
 // elsewhere.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,10 +29,10 @@ class InitialWeights {
   /// Elements [first, first + out.size()) of a whole tensor.
   void read_tensor(const TensorSpec& tensor, std::int64_t first, std::span<float> out) const;
 
-  /// It covers some weights of each unit, which finds folders that hold other weights of the same shapes.
-  /// Empty if there is no folder.
+  /// It covers some weights of each tensor of the folders, which finds folders that hold other weights of the
+  /// same shapes, and is the same whatever part of them a rank has. Empty if there is no folder.
   std::string hash_of_samples() const;
-  /// Likewise of each frozen tensor, folder or not, and the same whatever part of them a rank has.
+  /// Likewise of each frozen tensor, folder or not.
   std::string hash_of_frozen_samples() const;
 
   /// "weights from FOLDER", for a person.
@@ -39,6 +40,7 @@ class InitialWeights {
 
  private:
   ReadTensor as_passes_decode(const ReadTensor& read) const;
+  std::string hash_of_tensors(const std::function<bool(const TensorSpec&)>& takes) const;
 
   const RunConfig& config_;
   const Model& model_;

@@ -59,7 +59,12 @@ nlohmann::json profiled_value(const std::string& path, const char* key) {
 
 std::string RunFileCommand::line(std::string_view name) const {
   std::string line = fmt::format("strata {} {}", name, run_file);
-  for (const std::string& override : overrides) line += fmt::format(" --set '{}'", override);
+  for (const std::string& override : overrides) {
+    line += " --set '";
+    for (const char c : override)
+      line += c == '\'' ? std::string("'\\''") : std::string(1, c);  // as a shell reads it
+    line += "'";
+  }
   return line;
 }
 

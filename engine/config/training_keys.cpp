@@ -277,7 +277,7 @@ void add_samples(std::vector<Key>& keys) {
               "Texts that the model goes on with before the first step, between steps and after the "
               "last, with the weights that it has then. Tokens are those of data.tokenizer; with none, "
               "those of the tokenizer.json in data.tokenizer_path or model.path. What is trained does "
-              "not depend on it."),
+              "not depend on it, unless parallel.schedule is a pipedream, whose pipeline drains for it."),
           {"train.samples.every", "data.tokenizer"}, check_samples);
   section.add<Int>("every", &S::every, "steps",
                    "Steps from one time that samples are taken to the next; 0: only before the first and "

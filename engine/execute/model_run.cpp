@@ -113,7 +113,11 @@ void ModelRun::place() {
   Operations::Setup training =
       operations(plan_->training, setup_.data.training, strategy.microbatches * strategy.mesh.data());
   training.loss_terms = setup_.data.training_terms;
-  training.stop_requested = setup_.stop_requested;
+  // A model that cannot be saved ends, and samples of the others go on.
+  if (setup_.stop_requested)
+    training.stop_requested = [this] {
+      return setup_.stop_requested() || (setup_.ends_alone && !failure().empty());
+    };
   training.on_stop_agreed = setup_.on_stop_agreed;
   training_.emplace(std::move(training));
   interludes_.clear();

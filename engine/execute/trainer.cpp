@@ -118,7 +118,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
         .pauses = options_.several ? options_.several->rung_steps : SeveralModels::Steps(),
         .ends_alone = options_.several.has_value()};
     if (ranks_) {
-      setup.stop_requested = [this, m] { return stop_->load() || has_failed(m); };
+      setup.stop_requested = [this] { return stop_->load(); };
       setup.on_stop_agreed = [this, m](std::int64_t step) { agree_to_stop(m, step); };
     }
     models_.push_back(std::make_unique<ModelRun>(std::move(setup), plan));

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "engine/chat/chat_template.h"
+#include "engine/chat/template_files.h"
 #include "engine/data/tokenize.h"
 #include "engine/generate/sampling.h"
 
@@ -21,10 +23,16 @@ std::string tokenizer_of_samples(const RunConfig& config) {
 
 /// What ends a text: as the model's folder says, or else the tokenizer's. A zero stands behind texts of
 /// bytes.
-std::set<std::int32_t> stops_of_samples(const RunConfig& config, const std::string& tokenizer) {
-  if (tokenizer == "bytes") return {0};
-  return stop_tokens(config.model.path.empty() ? tokenizer_file_of(tokenizer).parent_path()
-                                               : std::filesystem::path(config.model.path));
+std::set<std::int32_t> stops_of_samples(const RunConfig& config, const std::string& tokenizer,
+                                        const PromptText& text) {
+  if (text.tokenizer() == nullptr) return {0};
+  const std::filesystem::path folder = tokenizer_file_of(tokenizer).parent_path();
+  std::set<std::int32_t> stops =
+      stop_tokens(config.model.path.empty() ? folder : std::filesystem::path(config.model.path));
+  if (!stops.empty()) return stops;
+  const std::optional<std::int32_t> end =
+      text.tokenizer()->id_of(chat::find_special_tokens(folder)["eos_token"]);
+  return end ? std::set{*end} : stops;
 }
 
 void check_prompt(const std::vector<std::int32_t>& ids, std::size_t number, std::int64_t longest,
@@ -84,7 +92,7 @@ SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest,
     check_prompt(encoded[i], i, longest, vocabulary);
     prompts.prompts.push_back({section.prompts[i], encoded[i]});
   }
-  prompts.stops = stops_of_samples(config, tokenizer);
+  prompts.stops = stops_of_samples(config, tokenizer, *text);
   const SamplingOptions options{.temperature = section.temperature,
                                 .top_p = section.top_p,
                                 .top_k = section.top_k,

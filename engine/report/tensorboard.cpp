@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/report/figures.h"
 #include "engine/report/live_block.h"
+#include "engine/text/utf8.h"
 
 namespace strata {
 namespace {
@@ -34,12 +35,14 @@ std::vector<Scalar> scalars_of(const nlohmann::json& line) {
   return scalars;
 }
 
-/// A block of Markdown in which nothing has a meaning: each line is indented.
+/// A block of Markdown in which nothing has a meaning: each line is indented. Valid UTF-8, whatever the text
+/// is.
 std::string as_preformatted(const std::string& text) {
-  std::string block = "    ";
-  for (const char c : text) {
-    block += c;
-    if (c == '\n') block += "    ";
+  std::string buffer, block = "    ";
+  for (const char c : text::make_valid(text, buffer)) {
+    const bool ends_line = c == '\n' || c == '\r';
+    block += ends_line ? '\n' : c;
+    if (ends_line) block += "    ";
   }
   return block;
 }

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 
 namespace strata {
@@ -54,6 +55,18 @@ std::string hash_of_begin(const Model& model, std::uint64_t seed) {
                     }));
 }
 
+/// Writes a Hugging Face folder with the random weights that the run begins with.
+std::string folder_of_begin(const std::filesystem::path& folder, const RunConfig& config) {
+  const Model model = model_of(config);
+  save_hf_folder(folder, model,
+                 [&](std::size_t unit, FlatRange range, std::span<float> out) {
+                   const std::vector<float> flat = masters(model, model.units[unit], config.train.seed);
+                   std::copy_n(flat.begin() + range.first, range.count, out.begin());
+                 },
+                 {.config = to_hf_config(model.architecture), .dtype = DType::fp32});
+  return folder.string();
+}
+
 /// The state of a run that is stopped before its first step.
 std::string begun(const RunConfig& config) {
   const std::atomic<bool> stop = true;
@@ -93,19 +106,24 @@ TEST(InitialState, InFewerBytesIsThatOfOneThreadToo) {
 TEST(InitialState, FromAFolderHasItsWeightsForAnyNumberOfThreads) {
   const TemporaryFolder folder;
   RunConfig config = run_of_several_pieces(folder.path());
-  const Model model = model_of(config);
-  const std::string expected = hash_of_begin(model, config.train.seed);
-  config.model.path = folder.path() / "model";
-  save_hf_folder(config.model.path, model,
-                 [&](std::size_t unit, FlatRange range, std::span<float> out) {
-                   const std::vector<float> flat = masters(model, model.units[unit], config.train.seed);
-                   std::copy_n(flat.begin() + range.first, range.count, out.begin());
-                 },
-                 {.config = to_hf_config(model.architecture), .dtype = DType::fp32});
+  const std::string expected = hash_of_begin(model_of(config), config.train.seed);
+  config.model.path = folder_of_begin(folder.path() / "model", config);
   for (const std::int64_t threads : {1, 5}) {
     config.train.threads = threads;
     EXPECT_EQ(begun(config), expected) << threads;
   }
+}
+
+/// Ranks find that their folders are the same, whatever part of a tensor each has.
+TEST(InitialState, FromAFolderIsThatOfOneRankOnRanksOfEveryKind) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.train.steps = 2;
+  config.train.batch = 8;
+  config.train.precision = DType::fp32;
+  config.optimizer.learning_rate = 1e-3;
+  config.model.path = folder_of_begin(folder.path() / "model", config);
+  test::expect_one_run_on_two_ranks(config);
 }
 
 }  // namespace

@@ -182,6 +182,15 @@ TEST_F(TensorBoard, HasTheStepsFiguresAndThePlans) {
                   Pair("train/skipped", 0), Pair("train/tokens_per_second", 4000)));
 }
 
+/// What a sample says is no Markdown, and valid UTF-8.
+TEST_F(TensorBoard, ShowsSamplesAsTheyAre) {
+  {
+    TensorBoardLog curves = log();
+    curves.on_samples({.step = 0, .seconds = 1, .samples = {{"caf\xC3", "\r# a\nb", {1}}}});
+  }
+  EXPECT_THAT(read_file(files_of(path())[0]), HasSubstr("    caf\xEF\xBF\xBD\n    # a\n    b"));
+}
+
 TEST_F(TensorBoard, ShowsALossThatIsNoNumber) {
   TensorBoardLog curves = log();
   StepReport report = step(0);
