@@ -98,9 +98,11 @@ CLI::App* add_evaluate(CLI::App& app, EvaluateCommand& command) {
       app.add_subcommand("evaluate", "print the mean loss and the perplexity of files under a model");
   add_model(*evaluate, command);
   evaluate
-      ->add_option("--data", command.data,
-                   "files, or patterns as in data.path: texts, a document each; .jsonl, a document in each "
-                   "line, of which what training leaves out is left out; or .bin files of token ids")
+      ->add_option(
+          "--data", command.data,
+          "files, or patterns as in data.path: texts, a document each; .jsonl and .json arrays, a document "
+          "in each line or element, of which what training leaves out is left out; or .bin files of token "
+          "ids")
       ->required()
       ->take_all();
   evaluate

@@ -101,16 +101,16 @@ void add_data(std::vector<Key>& keys) {
       "The part of data.path, or of each source, that is held out if data.validation is not given; "
       "at least one sequence unless 0.",
       proper_fraction);
-  require(
-      section.add<Word<Tokenizer>>("tokenizer", &S::tokenizer, "",
-                                   "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
-                                   "each file. none: the files hold token ids. auto: texts become ids by the "
-                                   "tokenizer.json of the model's folder, once, and are kept in data.cache; "
-                                   "each file is a text, or, if its name ends with .jsonl, each line an "
-                                   "object with \"text\", with \"prompt\" and \"completion\", or with "
-                                   "\"messages\"; prompts and what others than the assistant say are not "
-                                   "trained on."),
-      {"data.path", "data.sources", "data.validation", "data.tokenizer_path"}, check_tokenizer);
+  require(section.add<Word<Tokenizer>>(
+              "tokenizer", &S::tokenizer, "",
+              "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
+              "each file. none: the files hold token ids. auto: texts become ids by the "
+              "tokenizer.json of the model's folder, once, and are kept in data.cache; "
+              "each file is a text, or has objects with \"text\", with \"prompt\" and "
+              "\"completion\", or with \"messages\": one in each line if its name ends "
+              "with .jsonl, or an array of them in a .json; prompts and what others than "
+              "the assistant say are not trained on."),
+          {"data.path", "data.sources", "data.validation", "data.tokenizer_path"}, check_tokenizer);
   section.add<Text>("tokenizer_path", &S::tokenizer_path, "",
                     "The folder of the tokenizer.json that tokenizer auto takes, or such a file. Left out: "
                     "model.path.");
@@ -135,7 +135,7 @@ void add_data(std::vector<Key>& keys) {
       "that stands before. documents: nothing; attention stays within each, positions begin anew with it, "
       "and its first token is nobody's target. whole: likewise, and documents are put together so that none "
       "is cut which is not longer than a sequence, and little room is left; nothing is trained on there. A "
-      "document is a text: a file, a line of a .jsonl, or what Megatron's .idx says.");
+      "document is a text: a file, an object of a .jsonl or .json, or what Megatron's .idx says.");
 }
 
 std::string check_batch(const RunConfig& config) {

@@ -19,6 +19,18 @@ const std::string& text_of(const ordered_json& object, const char* key) {
   return object.at(key).get_ref<const std::string&>();
 }
 
+/// For a sentence: "; it has "a", "b"".
+std::string keys_of(const ordered_json& object) {
+  constexpr std::size_t kLongest = 40;
+  std::vector<std::string> keys;
+  if (object.is_object())
+    for (const auto& [key, value] : object.items())
+      if (!value.is_null() && key.size() <= kLongest) keys.push_back(json_text(key));
+  constexpr std::size_t kMost = 8;
+  keys.resize(std::min(keys.size(), kMost));
+  return keys.empty() ? "" : fmt::format("; it has {}", fmt::join(keys, ", "));
+}
+
 }  // namespace
 
 class DocumentEncoder::Work {
@@ -28,15 +40,16 @@ class DocumentEncoder::Work {
     encoded.trained.clear();
   }
 
-  void add_line(const ordered_json& object) {
+  void add_object(const ordered_json& object) {
     const auto has = [&](const char* key) { return object.is_object() && object.contains(key); };
     // Tables that were written as lines have a null where there is nothing.
     const auto says = [&](const char* key) { return has(key) && !object.at(key).is_null(); };
     const bool is_text = says("text"), is_talk = says("messages"),
-               is_prompt = has("prompt") && has("completion") && (says("prompt") || says("completion"));
-    if (int{is_text} + int{is_prompt} + int{is_talk} != 1)
+               is_prompt = says("completion") || (says("prompt") && has("completion"));
+    if (int{is_text} + int{is_prompt} + int{is_talk} != 1 || (is_prompt && !has("prompt")))
       throw ConfigError(
-          "expected an object with \"text\", or with \"prompt\" and \"completion\", or with \"messages\"");
+          "expected an object with \"text\", or with \"prompt\" and \"completion\", or with \"messages\"" +
+          keys_of(object));
     if (is_talk) return add_conversation(object);
     if (is_text) {
       add(text_of(object, "text"), true);
@@ -108,7 +121,7 @@ void DocumentEncoder::encode(const TextDocument& document, EncodedDocument& enco
   if (document.line > 0) object = parse_ordered_json(document.source, {document.file->path(), document.line});
   try {
     Work work(*this, encoded);
-    document.line > 0 ? work.add_line(object) : work.add_file(document.source, document.goes_on);
+    document.line > 0 ? work.add_object(object) : work.add_file(document.source, document.goes_on);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
   }

@@ -26,7 +26,7 @@ class DocumentEncoder {
   DocumentEncoder(const text::Tokenizer& tokenizer, std::optional<std::int32_t> end,
                   const chat::ChatTemplate* conversations);
 
-  /// In place of what is there. Of a text in parts only the last has the end. A line's object has a "text";
+  /// In place of what is there. Of a text in parts only the last has the end. An object has a "text";
   /// or a "prompt" and a "completion", each encoded by itself; or "messages" and perhaps "tools", as
   /// transformers' apply_chat_template() takes them. Throws ConfigError that names the document's place.
   void encode(const TextDocument& document, EncodedDocument& encoded) const;

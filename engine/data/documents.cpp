@@ -1,8 +1,6 @@
 #include "engine/data/documents.h"
 
 #include <fmt/format.h>
-#include <strings.h>
-
 #include <algorithm>
 
 #include "base/error.h"
@@ -14,41 +12,85 @@ std::string TextDocument::place() const {
   return line == 0 ? file->path() : fmt::format("{}:{}", file->path(), line);
 }
 
-bool has_line_documents(const std::string& file) {
-  constexpr std::string_view kEnding = ".jsonl";
-  return file.size() >= kEnding.size() &&
-         ::strcasecmp(file.c_str() + file.size() - kEnding.size(), kEnding.data()) == 0;
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+
+std::string_view text_of(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
+
+std::int64_t newlines(std::string_view text) {
+  return std::ranges::count(text, '\n');
+}
+
+}  // namespace
 
 bool DocumentReader::open_next() {
   if (opened_ == files_.size()) return false;
   file_ = std::make_shared<MappedFile>(files_[opened_++]);
-  rest_ = {reinterpret_cast<const char*>(file_->bytes().data()), file_->bytes().size()};
-  has_lines_ = has_line_documents(file_->path());
+  rest_ = text_of(*file_);
+  form_ = form_of_documents(*file_);
   line_ = 0;
+  if (form_ == DocumentForm::array) {
+    const std::size_t first = rest_.find('[') + 1;
+    line_ = newlines(rest_.substr(0, first));
+    rest_.remove_prefix(first);
+  }
   return true;
 }
 
-std::size_t DocumentReader::size_of_next() const {
-  if (has_lines_) return std::min(rest_.find('\n'), rest_.size());
-  if (!part_ || std::ssize(rest_) <= *part_) return rest_.size();
-  return text::find_line_cut(rest_, static_cast<std::size_t>(*part_));
-}
-
 bool DocumentReader::next(TextDocument& document) {
-  constexpr std::string_view kSpaces = " \t\r\n";
   do {
-    while (!rest_.empty()) {
-      const std::size_t size = size_of_next();
-      const std::string_view source = rest_.substr(0, size);
-      rest_.remove_prefix(has_lines_ ? std::min(size + 1, rest_.size()) : size);
-      if (has_lines_) ++line_;
-      if (has_lines_ && source.find_first_not_of(kSpaces) == std::string_view::npos) continue;
-      document = {file_, line_, source, !has_lines_ && !rest_.empty()};
-      return true;
-    }
+    while (!rest_.empty())
+      if (take(document)) return true;
   } while (open_next());
   return false;
+}
+
+bool DocumentReader::take(TextDocument& document) {
+  switch (form_) {
+    case DocumentForm::lines:
+      return take_line(document);
+    case DocumentForm::array:
+      take_element(document);
+      return true;
+    case DocumentForm::text:
+      break;
+  }
+  take_text(document);
+  return true;
+}
+
+void DocumentReader::take_text(TextDocument& document) {
+  const bool is_long = part_ && std::ssize(rest_) > *part_;
+  const std::size_t size =
+      is_long ? text::find_line_cut(rest_, static_cast<std::size_t>(*part_)) : rest_.size();
+  document = {file_, 0, rest_.substr(0, size), size < rest_.size()};
+  rest_.remove_prefix(size);
+}
+
+bool DocumentReader::take_line(TextDocument& document) {
+  const std::size_t size = std::min(rest_.find('\n'), rest_.size());
+  document = {file_, ++line_, rest_.substr(0, size)};
+  rest_.remove_prefix(std::min(size + 1, rest_.size()));
+  return document.source.find_first_not_of(kSpaces) != std::string_view::npos;
+}
+
+void DocumentReader::take_element(TextDocument& document) {
+  const std::size_t end = find_element_end(rest_);
+  const std::string_view spaces = rest_.substr(0, std::min(rest_.find_first_not_of(kSpaces), end));
+  document = {file_, line_ + newlines(spaces) + 1, rest_.substr(spaces.size(), end - spaces.size())};
+  const auto refuse = [&](const char* reason) {
+    throw ConfigError(fmt::format("{}: {}", document.place(), reason));
+  };
+  if (end == rest_.size() || (rest_[end] == ',' && end + 1 == rest_.size()))
+    refuse("the array of documents ends nowhere; is the file cut short?");
+  if (document.source.empty()) refuse("an element is missing in the array of documents");
+  if (rest_[end] == ']' && rest_.find_first_not_of(kSpaces, end + 1) != std::string_view::npos)
+    refuse("there is more behind the array of documents that ends with this one");
+  line_ += newlines(rest_.substr(0, end));
+  rest_.remove_prefix(rest_[end] == ']' ? rest_.size() : end + 1);
 }
 
 DocumentReader::Position DocumentReader::position() const {
@@ -59,10 +101,10 @@ DocumentReader::Position DocumentReader::position() const {
 
 void DocumentReader::go_to(const Position& position) {
   opened_ = static_cast<std::size_t>(std::clamp<std::int64_t>(position.file, 0, std::ssize(files_)));
-  if (!open_next() || position.offset < 0 || position.offset > std::ssize(rest_))
+  if (!open_next() || position.offset < 0 || position.offset > std::ssize(file_->bytes()))
     throw ConfigError(fmt::format("there is no byte {} in text {} of {}", position.offset, position.file + 1,
                                   files_.size()));
-  rest_.remove_prefix(static_cast<std::size_t>(position.offset));
+  rest_ = text_of(*file_).substr(static_cast<std::size_t>(position.offset));
   line_ = position.line;
 }
 

@@ -1,6 +1,6 @@
-// Files of texts as documents, one after another: a file is one, or, if its name ends with .jsonl, each of
-// its lines is an object that has one. Files are mapped, so none of them has to fit in memory, and a long
-// text may come in parts.
+// Files of texts as documents, one after another: a file is one, or has them in lines or in an array
+// (document_form.h). Files are mapped, so none of them has to fit in memory, and a long text may come in
+// parts.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "engine/data/document_form.h"
 #include "engine/data/mapped_file.h"
 
 namespace strata {
@@ -19,16 +20,13 @@ namespace strata {
 /// What is behind a document stays mapped while there is a copy of it.
 struct TextDocument {
   std::shared_ptr<const MappedFile> file;
-  std::int64_t line = 0;    ///< from 1; 0: the document is the whole file, or a part of it
-  std::string_view source;  ///< the text, or a line's object
+  std::int64_t line = 0;    ///< where it begins, from 1; 0: the document is the whole file, or a part of it
+  std::string_view source;  ///< the text, or the JSON of a line or an element
   bool goes_on = false;     ///< the next one is another part of the same text
 
   /// "FILE" or "FILE:LINE", for errors.
   std::string place() const;
 };
-
-/// Whether each line of the file is a document: .jsonl, in capitals or small letters.
-bool has_line_documents(const std::string& file);
 
 class DocumentReader {
  public:
@@ -38,7 +36,8 @@ class DocumentReader {
       : files_(files), part_(part) {}
 
   /// The next one that is not empty, nor only spaces if it is a line; false: there is none. Throws
-  /// ConfigError if a file cannot be opened.
+  /// ConfigError if a file cannot be opened, and if an array ends nowhere or has an empty element or more
+  /// behind it.
   bool next(TextDocument& document);
 
   /// What has been read: all files before `file`, and of that `offset` bytes and `line` lines.
@@ -52,15 +51,19 @@ class DocumentReader {
 
  private:
   bool open_next();
-  std::size_t size_of_next() const;
+  /// False: what was taken is no document.
+  bool take(TextDocument& document);
+  void take_text(TextDocument& document);
+  bool take_line(TextDocument& document);
+  void take_element(TextDocument& document);
 
   std::span<const std::string> files_;
   std::optional<Bytes> part_;
   std::size_t opened_ = 0;
   std::shared_ptr<const MappedFile> file_;
   std::string_view rest_;
-  std::int64_t line_ = 0;  ///< the last one's; 0 if the file has none
-  bool has_lines_ = false;
+  DocumentForm form_ = DocumentForm::text;
+  std::int64_t line_ = 0;  ///< newlines before `rest_`, unless the file is a text
 };
 
 }  // namespace strata

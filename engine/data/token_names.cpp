@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
-#include "engine/data/documents.h"
+#include "engine/data/document_form.h"
 #include "engine/data/mapped_file.h"
 
 namespace strata {
@@ -32,7 +32,7 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, int thr
     NameHash hash;
     hash.add(file.bytes().size());
     hash.add(hash_bytes(file.bytes()));
-    hash.add(has_line_documents(files[number]) ? 1 : 0);
+    hash.add(static_cast<std::uint64_t>(form_of_documents(file)));
     hashes[number] = hash.digest();
   });
   return hashes;

@@ -112,7 +112,10 @@ std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesyste
 
 std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string> files,
                                                     const std::filesystem::path& folder) {
-  if (std::ranges::none_of(files, has_line_documents)) return std::nullopt;
+  const auto is_text = [](const std::string& file) {
+    return form_of_documents(MappedFile(file)) == DocumentForm::text;
+  };
+  if (std::ranges::all_of(files, is_text)) return std::nullopt;
   return chat::ChatTemplate::find(folder);
 }
 

@@ -98,6 +98,12 @@ TEST_F(TokenCache, TakesALineOfAJsonlAsATextOfItsOwn) {
   EXPECT_EQ(ids_in(ask({corpus_.path("a.JSONL")}).first), ids_of({"a ü text", "another\nline"}));
 }
 
+TEST_F(TokenCache, TakesAnElementOfAJsonArrayAsATextOfItsOwn) {
+  const std::string file =
+      corpus_.write("a.json", "[{\"text\": \"a \\u00fc text\"},\n {\"text\": \"another\"}]");
+  EXPECT_EQ(ids_in(ask({file}).first), ids_of({"a ü text", "another"}));
+}
+
 TEST_F(TokenCache, TakesTheKeysOfALineThatAreNotNull) {
   const std::string file =
       corpus_.write("a.jsonl", R"({"text": "a text", "messages": null, "prompt": null, "completion": null})");
@@ -157,6 +163,8 @@ TEST_F(TokenCache, NamesTheLineThatIsNoText) {
        {std::pair("{\"text\": \"half", "a.jsonl:2:15: "),
         {"[\"text\"]", "a.jsonl:2: expected an object"},
         {"{\"prompt\": \"x\"}", "a.jsonl:2: expected an object"},
+        {"{\"text\": \"x\", \"completion\": \"y\"}", "a.jsonl:2: expected an object"},
+        {"{\"completion\": \"x\", \"id\": null, \"a\\n\": 1}", "; it has \"completion\", \"a\\n\""},
         {"{\"text\": 3}", "a.jsonl:2: \"text\" is not a text"},
         {"{\"prompt\": \"a\", \"completion\": null}", "a.jsonl:2: \"completion\" is not a text"},
         {"{\"text\": \"\xff\"}", "a.jsonl:2:11: "}}) {

@@ -1,4 +1,4 @@
-// A .jsonl of texts, prompts and conversations, as ids and what of them is trained.
+// Texts, prompts and conversations in lines and in an array, as ids and what of them is trained.
 #include <array>
 #include <vector>
 
@@ -35,18 +35,21 @@ std::vector<text::Tokenizer> parse_tokenizers() {
 
 void encode_documents(std::string_view input) {
   static const std::vector<text::Tokenizer> tokenizers = parse_tokenizers();
-  const std::array files = {write("documents.jsonl", input).string()};
+  const std::array files = {write("documents.jsonl", input).string(),
+                            write("documents.json", input).string()};
   const chat::ChatTemplate conversations = chat::ChatTemplate::parse(kTemplate, "t");
   for (const text::Tokenizer& tokenizer : tokenizers) {
     const DocumentEncoder encoder(tokenizer, 0, &conversations);
     DocumentReader reader(files);
     EncodedDocument encoded;
-    for (TextDocument document; reader.next(document);) {
-      expect_read_or_refused([&] {
-        encoder.encode(document, encoded);
-        require(encoded.ids.size() == encoded.trained.size(), "there is a mark for each id");
-      });
-    }
+    expect_read_or_refused([&] {
+      for (TextDocument document; reader.next(document);) {
+        expect_read_or_refused([&] {
+          encoder.encode(document, encoded);
+          require(encoded.ids.size() == encoded.trained.size(), "there is a mark for each id");
+        });
+      }
+    });
   }
 }
 
