@@ -1,6 +1,7 @@
 // strata generate: what a model says behind prompts.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <iostream>
 
 #include "base/error.h"
@@ -11,7 +12,6 @@
 #include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
-#include "engine/data/tokenize.h"
 #include "engine/generate/generator.h"
 #include "engine/generate/prompts.h"
 
@@ -35,6 +35,9 @@ std::vector<std::string> prompts_of(const GenerateCommand& command) {
   if (!command.prompt_file.empty()) {
     if (!is_there(command.prompt_file))
       throw ConfigError(fmt::format("--prompt-file: {} is not there", command.prompt_file));
+    if (std::filesystem::is_directory(command.prompt_file))
+      throw ConfigError(
+          fmt::format("--prompt-file: {} is a folder; name a file of text", command.prompt_file));
     prompts.push_back(read_file(command.prompt_file));
   }
   if (prompts.empty()) throw ConfigError("there is no prompt: give --prompt TEXT or --prompt-file FILE");
@@ -92,17 +95,15 @@ int run_generate(const GenerateCommand& command) {
   const std::string tokenizer = tokenizer_of(command, opened.source);
   const PromptText text = PromptText::read(tokenizer);
   const std::vector<TokenIds> encoded = encode_prompts(prompts, text, tokenizer, command.chat, "--chat");
-  GenerationOptions options{.precision = opened.precision.storage,
-                            .max_tokens = command.max_tokens,
-                            .stops = {0},
-                            .sampling = {.temperature = command.temperature,
-                                         .top_p = command.top_p,
-                                         .top_k = command.top_k,
-                                         .seed = command.seed},
-                            .budget = opened.budget};
-  if (text.tokenizer() != nullptr)
-    options.stops = stop_tokens(opened.source.is_checkpoint ? tokenizer_file_of(tokenizer).parent_path()
-                                                            : opened.source.folder);
+  GenerationOptions options{
+      .precision = opened.precision.storage,
+      .max_tokens = command.max_tokens,
+      .stops = ends_of_texts(text, tokenizer, opened.source.is_checkpoint ? "" : opened.source.folder),
+      .sampling = {.temperature = command.temperature,
+                   .top_p = command.top_p,
+                   .top_k = command.top_k,
+                   .seed = command.seed},
+      .budget = opened.budget};
   Generator generator(*opened.device, *opened.source.model, opened.source.read, encoded, options);
   Speech speech(text, prompts.size(), command.json == "-");
   const std::vector<Continuation> continuations =

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -19,20 +18,6 @@ namespace {
 std::string tokenizer_of_samples(const RunConfig& config) {
   if (config.data.tokenizer == Tokenizer::bytes) return "bytes";
   return config.data.tokenizer_path.empty() ? config.model.path : config.data.tokenizer_path;
-}
-
-/// What ends a text: as the model's folder says, or else the tokenizer's. A zero stands behind texts of
-/// bytes.
-std::set<std::int32_t> stops_of_samples(const RunConfig& config, const std::string& tokenizer,
-                                        const PromptText& text) {
-  if (text.tokenizer() == nullptr) return {0};
-  const std::filesystem::path folder = tokenizer_file_of(tokenizer).parent_path();
-  std::set<std::int32_t> stops =
-      stop_tokens(config.model.path.empty() ? folder : std::filesystem::path(config.model.path));
-  if (!stops.empty()) return stops;
-  const std::optional<std::int32_t> end =
-      text.tokenizer()->id_of(chat::find_special_tokens(folder)["eos_token"]);
-  return end ? std::set{*end} : stops;
 }
 
 void check_prompt(const std::vector<std::int32_t>& ids, std::size_t number, std::int64_t longest,
@@ -53,6 +38,17 @@ void check_prompt(const std::vector<std::int32_t>& ids, std::size_t number, std:
 }
 
 }  // namespace
+
+std::set<std::int32_t> ends_of_texts(const PromptText& text, const std::string& tokenizer,
+                                     const std::filesystem::path& model) {
+  if (text.tokenizer() == nullptr) return {0};
+  const std::filesystem::path folder = tokenizer_file_of(tokenizer).parent_path();
+  std::set<std::int32_t> ends = stop_tokens(model.empty() ? folder : model);
+  if (!ends.empty()) return ends;
+  const std::optional<std::int32_t> end =
+      text.tokenizer()->id_of(chat::find_special_tokens(folder)["eos_token"]);
+  return end ? std::set{*end} : ends;
+}
 
 std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::string> prompts,
                                                       const PromptText& text, const std::string& tokenizer,
@@ -92,7 +88,7 @@ SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest,
     check_prompt(encoded[i], i, longest, vocabulary);
     prompts.prompts.push_back({section.prompts[i], encoded[i]});
   }
-  prompts.stops = stops_of_samples(config, tokenizer, *text);
+  prompts.stops = ends_of_texts(*text, tokenizer, config.model.path);
   const SamplingOptions options{.temperature = section.temperature,
                                 .top_p = section.top_p,
                                 .top_k = section.top_k,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +20,12 @@ namespace strata {
 std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::string> prompts,
                                                       const PromptText& text, const std::string& tokenizer,
                                                       bool chat, std::string_view option);
+
+/// What ends a text that a model writes: stop_tokens() of its folder `model`, or, if that names none, the
+/// eos_token of the tokenizer; a zero, if texts are bytes. Without a folder the tokenizer's is asked. Throws
+/// ConfigError, IoError.
+std::set<std::int32_t> ends_of_texts(const PromptText& text, const std::string& tokenizer,
+                                     const std::filesystem::path& model);
 
 /// What train.samples asks for; nothing if it asks for nothing. Throws ConfigError that names the key, if a
 /// prompt has no tokens, as many as `longest`, at which a sample ends, or one that is not in the vocabulary.

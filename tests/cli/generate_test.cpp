@@ -88,6 +88,7 @@ TEST_F(GenerateCommands, SayWhatIsWrong) {
   };
   refuse({"generate", "nowhere", "--prompt", "a"}, {"nowhere is no model", "config.json", "checkpoint"});
   refuse({"generate", "nowhere", "--prompt-file", "missing"}, {"--prompt-file: missing is not there"});
+  refuse({"generate", "nowhere", "--prompt-file", "."}, {"--prompt-file: . is a folder"});
   refuse({"generate", "nowhere", "--prompt", "a", "--top-p", "2"}, {"--top-p"});
   refuse({"evaluate", "nowhere", "--data", "missing*"}, {"missing*"});
 }
