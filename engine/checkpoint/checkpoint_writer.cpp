@@ -13,7 +13,8 @@ namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
-std::vector<TensorToWrite> tensors_of(const Model& model, const std::vector<SavedUnit>& units, Flat flat) {
+std::vector<TensorToWrite> tensors_to_write(const Model& model, const std::vector<SavedUnit>& units,
+                                            Flat flat) {
   std::vector<TensorToWrite> tensors;
   for (const SavedUnit& saved : units) {
     if (saved.range.flat != flat) continue;
@@ -88,7 +89,7 @@ void CheckpointWriter::open_files() {
   for (const StateKind kind : saved_kinds_of(model_)) {
     files_[static_cast<std::size_t>(kind)] =
         std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(kind, rank, ranks),
-                                            DType::fp32, tensors_of(model_, units_, flat_of(kind)));
+                                            DType::fp32, tensors_to_write(model_, units_, flat_of(kind)));
   }
 }
 

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/json_text.h"
+#include "engine/checkpoint/refusals.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -17,10 +17,6 @@ namespace {
 
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
-
-[[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
-  throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
-}
 
 /// Folders saved from the bare model (GPT2Model, as on the hub) lack the name that the language model puts in
 /// front.

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "base/system_error.h"
+#include "engine/checkpoint/refusals.h"
 #include "engine/config/words.h"
 
 namespace strata {
@@ -28,10 +29,6 @@ std::string text_with_checksum(nlohmann::json manifest) {
   manifest.erase(kOwnChecksum);
   manifest[kOwnChecksum] = hex(hash_text(manifest.dump()));
   return manifest.dump(2) + "\n";
-}
-
-[[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
-  throw DamageError(fmt::format("{}: {}", path.string(), sentence));
 }
 
 /// As a text; as numbers of its bytes if it is no UTF-8.
@@ -110,7 +107,7 @@ UpdateRule rule_in(const nlohmann::json& json, const fs::path& path) {
   for (const UpdateRule rule : kUpdateRules) {
     if (name_of(rule) == name) return rule;
   }
-  refuse(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", name));
+  report_damage(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", name));
 }
 
 RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path& path) {
@@ -120,7 +117,8 @@ RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path&
   const std::string type = found->at("type");
   const auto& words = Words<AdapterType>::list;
   const auto word = std::ranges::find(words, type);
-  if (word == words.end()) refuse(path, fmt::format("the manifest is malformed (adapter is \"{}\")", type));
+  if (word == words.end())
+    report_damage(path, fmt::format("the manifest is malformed (adapter is \"{}\")", type));
   adapter.type = static_cast<AdapterType>(word - words.begin());
   adapter.rank = found->at("rank");
   adapter.alpha = found->at("alpha");
@@ -137,14 +135,14 @@ std::optional<Manifest::Base> base_in(const nlohmann::json& json, const fs::path
                          .samples = found->at("samples_xxh3")};
   const bool is_a_place = base.path.empty() || fs::path(base.path).is_absolute();
   if (!seed.is_number_unsigned() || !is_a_place || base.path.find('\0') != std::string::npos)
-    refuse(path, "the manifest is malformed (base names no model)");
+    report_damage(path, "the manifest is malformed (base names no model)");
   if (const auto format = found->find("frozen_as"); format != found->end()) {
     const auto& words = Words<ParameterFormat>::list;
     const auto word = std::ranges::find(words, format->get<std::string>());
     base.frozen_as =
         word == words.end() ? ParameterFormat::precision : static_cast<ParameterFormat>(word - words.begin());
     if (!has_blocks(base.frozen_as))
-      refuse(path, fmt::format("the manifest is malformed (frozen_as is {})", format->dump()));
+      report_damage(path, fmt::format("the manifest is malformed (frozen_as is {})", format->dump()));
   }
   return base;
 }
@@ -153,7 +151,7 @@ std::optional<Manifest::Base> base_in(const nlohmann::json& json, const fs::path
 Precision precision_in(const nlohmann::json& json, const fs::path& path) {
   const std::string name = json.value("precision", std::string(name_of(DType::bf16)));
   if (const std::optional<Precision> precision = precision_named(name)) return *precision;
-  refuse(path, fmt::format("the manifest is malformed (precision is \"{}\")", name));
+  report_damage(path, fmt::format("the manifest is malformed (precision is \"{}\")", name));
 }
 
 Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
@@ -171,7 +169,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.adapter = adapter_in(json, path);
   manifest.base = base_in(json, path);
   if (manifest.base && manifest.adapter.type == AdapterType::none)
-    refuse(path, "the manifest is malformed (base without adapter)");
+    report_damage(path, "the manifest is malformed (base without adapter)");
   manifest.rule = rule_in(json, path);
   manifest.progress = {
       .step = json.at("step"),
@@ -187,7 +185,8 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
   manifest.companions = json.value("companions", manifest.companions);
   for (const auto& [name, file] : manifest.files) {
-    if (fs::path(name).filename() != name) refuse(path, fmt::format("{} is not a file of this folder", name));
+    if (fs::path(name).filename() != name)
+      report_damage(path, fmt::format("{} is not a file of this folder", name));
   }
   return manifest;
 }
@@ -197,11 +196,11 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
 Manifest parse_manifest(const std::string& text, const fs::path& path) {
   const nlohmann::json json = parse(text, path);
   // Written back, an undamaged manifest gives every byte of itself again, its own checksum included.
-  if (!json.is_object() || text_with_checksum(json) != text) refuse(path, "the manifest is damaged");
+  if (!json.is_object() || text_with_checksum(json) != text) report_damage(path, "the manifest is damaged");
   try {
     return parse_undamaged(json, path);
   } catch (const nlohmann::json::exception& error) {
-    refuse(path, fmt::format("the manifest is malformed ({})", error.what()));
+    report_damage(path, fmt::format("the manifest is malformed ({})", error.what()));
   }
 }
 
@@ -210,7 +209,7 @@ Manifest read_manifest(const fs::path& path, FileSystem& file_system) {
   try {
     text = read_file(path, file_system);
   } catch (const SystemError& error) {
-    if (error.is_missing()) refuse(path, "the manifest is missing");
+    if (error.is_missing()) report_damage(path, "the manifest is missing");
     throw;
   }
   return parse_manifest(text, path);

@@ -24,14 +24,14 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kConfig = "adapter_config.json";
-constexpr const char* kWeights = "adapter_model.safetensors";
+constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
 fs::path existing(const fs::path& path) {
   std::error_code cannot_be_asked;
   if (!fs::is_regular_file(path, cannot_be_asked))
     throw ConfigError(fmt::format("{}: no such file; adapter.path names a folder of PEFT with {} and {}",
-                                  path.string(), kConfig, kWeights));
+                                  path.string(), kConfig, kAdapterWeights));
   return path;
 }
 
@@ -155,7 +155,8 @@ nlohmann::json config_of(const Model& model, const std::string& base) {
 
 }  // namespace
 
-PeftFolder::PeftFolder(const fs::path& folder, const Model& model) : file_(existing(folder / kWeights)) {
+PeftFolder::PeftFolder(const fs::path& folder, const Model& model)
+    : file_(existing(folder / kAdapterWeights)) {
   check_config(folder / kConfig, model.adapter);
   std::set<std::string> needed;
   const auto refuse = [&](const std::string& sentence) {
@@ -196,7 +197,7 @@ void save_peft_folder(const fs::path& folder, const Model& model, const ReadPara
     for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {
       tensors.push_back({kPrefix + tensor.hf_name, tensor.hf_shape});
     });
-    SafetensorsWriter writer(file_system, place / kWeights, options.dtype, tensors);
+    SafetensorsWriter writer(file_system, place / kAdapterWeights, options.dtype, tensors);
     for_each_adapter_tensor(
         model, [&](std::size_t unit, const TensorSpec& tensor) { write_tensor(writer, unit, tensor, read); });
     writer.finish();

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/json_text.h"
+#include "engine/checkpoint/refusals.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace strata {
@@ -20,10 +20,6 @@ static_assert(std::endian::native == std::endian::little,
               "safetensors files are little-endian, and read as they are");
 
 constexpr std::int64_t kPrefixBytes = 8;
-
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& sentence) {
-  throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
-}
 
 [[noreturn]] void refuse_truncated(const FileReader& file, std::int64_t expected) {
   refuse(file.path(),

@@ -7,14 +7,11 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "engine/checkpoint/refusals.h"
 
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
-
-[[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
-  throw DamageError(fmt::format("{}: {}", path.string(), sentence));
-}
 
 /// Elements [first, last) of a tensor; if `count` is more than one, as many stretches of that length, each
 /// `distance` elements behind the one before.
@@ -79,16 +76,18 @@ std::pair<const TensorSpec*, StoredPart> part_of(const std::string& name, const 
                                                  const std::map<std::string, const TensorSpec*>& tensors) {
   const std::optional<ParsedName> parsed = parse_part_name(name);
   const auto found = tensors.find(parsed ? parsed->tensor : name);
-  if (found == tensors.end()) refuse(file, fmt::format("unexpected tensor {}: the model has none", name));
+  if (found == tensors.end())
+    report_damage(file, fmt::format("unexpected tensor {}: the model has none", name));
   const TensorSpec& tensor = *found->second;
   const std::int64_t elements = tensor.whole_elements();
   const StoredPart part = parsed ? parsed->part : StoredPart{.last = elements};
   if (!is_part_of(part, elements))
-    refuse(file, fmt::format("tensor {} is no part of one with {} elements", name, elements));
+    report_damage(file, fmt::format("tensor {} is no part of one with {} elements", name, elements));
   const TensorToWrite expected = stored_form(tensor, part);
   if (stored.dtype != "F32" || stored.shape != expected.shape || name != expected.name) {
-    refuse(file, fmt::format("tensor {} is {} of shape {}, expected {}: F32 of shape {}", name, stored.dtype,
-                             format_shape(stored.shape), expected.name, format_shape(expected.shape)));
+    report_damage(file,
+                  fmt::format("tensor {} is {} of shape {}, expected {}: F32 of shape {}", name, stored.dtype,
+                              format_shape(stored.shape), expected.name, format_shape(expected.shape)));
   }
   return {&tensor, part};
 }
@@ -141,8 +140,8 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
     for (int rank = 0; rank < ranks; ++rank) {
       const std::string name = file_name(kind, rank, ranks);
       if (!manifest.files.contains(name)) {
-        refuse(folder / kManifestName,
-               fmt::format("of its {} files none is {}", manifest.files.size(), name));
+        report_damage(folder / kManifestName,
+                      fmt::format("of its {} files none is {}", manifest.files.size(), name));
       }
       add_file(folder / name, kind, tensors);
     }
@@ -157,7 +156,7 @@ void StoredState::add_file(const fs::path& path, StateKind kind,
   for (const auto& [name, stored] : reader.tensors()) {
     const auto [tensor, part] = part_of(name, stored, path, tensors);
     if (tensor->flat != flat_of(kind))
-      refuse(path, fmt::format("unexpected tensor {}: it belongs to another file", name));
+      report_damage(path, fmt::format("unexpected tensor {}: it belongs to another file", name));
     std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)][tensor->hf_name];
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::int64_t before = i * part.length() * static_cast<std::int64_t>(sizeof(float));
@@ -175,16 +174,17 @@ void StoredState::check_parts(StateKind kind, const TensorSpec& tensor) {
   std::int64_t end = 0;
   for (const Part& part : parts) {
     if (part.first < end) {
-      refuse(files_[part.file],
-             fmt::format("elements {} to {} of tensor {} are in another file too; the checkpoint is damaged",
-                         part.first, std::min(part.last, end) - 1, tensor.hf_name));
+      report_damage(
+          files_[part.file],
+          fmt::format("elements {} to {} of tensor {} are in another file too; the checkpoint is damaged",
+                      part.first, std::min(part.last, end) - 1, tensor.hf_name));
     }
     if (part.first > end) break;
     end = part.last;
   }
   if (const std::int64_t elements = tensor.whole_elements(); end < elements) {
-    refuse(folder_, fmt::format("{} of tensor {} lacks element {} of {}; the checkpoint is damaged",
-                                name_of(kind), tensor.hf_name, end, elements));
+    report_damage(folder_, fmt::format("{} of tensor {} lacks element {} of {}; the checkpoint is damaged",
+                                       name_of(kind), tensor.hf_name, end, elements));
   }
 }
 

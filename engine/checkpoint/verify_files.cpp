@@ -8,6 +8,7 @@
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/refusals.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -15,14 +16,10 @@ namespace {
 
 using NamedFile = std::pair<const std::string, Manifest::File>;
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
-  throw DamageError(fmt::format("{}: {}", path.string(), sentence));
-}
-
 void check_size(const FileReader& file, const Manifest::File& expected) {
   if (file.size() == expected.bytes) return;
-  refuse(file.path(),
-         fmt::format("the file has {} bytes, it was saved with {}", file.size(), expected.bytes));
+  report_damage(file.path(),
+                fmt::format("the file has {} bytes, it was saved with {}", file.size(), expected.bytes));
 }
 
 /// Looks at the files from the one place where a name that is not there is no file: another rank's view of a
@@ -32,7 +29,7 @@ void check_sizes(FileSystem& file_system, const fs::path& folder, const Manifest
     try {
       check_size(FileReader(folder / name, file_system), expected);
     } catch (const SystemError& error) {
-      if (error.is_missing()) refuse(folder / name, "the file is missing");
+      if (error.is_missing()) report_damage(folder / name, "the file is missing");
       throw;
     }
   }
@@ -72,7 +69,8 @@ class Verification {
     const std::string found = hex(hash_->digest());
     const std::string& expected = files_.back()->second.xxh3;
     if (found != expected) {
-      refuse(file_->path(), fmt::format("the file's checksum is {}, it was saved with {}", found, expected));
+      report_damage(file_->path(),
+                    fmt::format("the file's checksum is {}, it was saved with {}", found, expected));
     }
     file_.reset();
     files_.pop_back();

@@ -96,6 +96,10 @@ std::string moved_text(Link link, Bytes planned, const Measurements& measured) {
                      format_bytes(measured.count.traffic[link]));
 }
 
+std::string loss_text(const std::optional<double>& loss) {
+  return loss ? fmt::format("{:.4f}", *loss) : "-";
+}
+
 nlohmann::json busy_json(const Measurements& measured) {
   nlohmann::json busy = nlohmann::json::object();
   for (const Lane lane : kLanes)

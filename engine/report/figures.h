@@ -4,6 +4,7 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +75,9 @@ std::string traffic_text(const PlannedProgram& training, Link link, std::string_
 nlohmann::json moved_json(Link link, Bytes planned, const Measurements& measured);
 /// "h2d 1.20 GiB planned, 1.20 GiB measured".
 std::string moved_text(Link link, Bytes planned, const Measurements& measured);
+/// "3.1416"; "-" if there is none.
+std::string loss_text(const std::optional<double>& loss);
+
 /// {"compute": seconds, …}
 nlohmann::json busy_json(const Measurements& measured);
 

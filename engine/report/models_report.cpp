@@ -56,13 +56,9 @@ std::string overrides_text(const ModelOutcome& model) {
   return fmt::format("{}", fmt::join(texts, " "));
 }
 
-std::string loss_text(const std::optional<double>& loss) {
-  return loss ? fmt::format("{:.4f}", *loss) : "-";
-}
+using Row = std::array<std::string, 7>;
 
-using Cells = std::array<std::string, 7>;
-
-Cells cells_of(const ModelOutcome& model, const std::string& rank) {
+Row cells_of(const ModelOutcome& model, const std::string& rank) {
   return {rank,
           model.name,
           overrides_text(model),
@@ -72,14 +68,14 @@ Cells cells_of(const ModelOutcome& model, const std::string& rank) {
           state_text(model)};
 }
 
-std::string table_text(const std::vector<Cells>& rows) {
+std::string table_text(const std::vector<Row>& rows) {
   constexpr std::array kIsNumber = {true, false, false, true, true, true, false};
   std::array<std::size_t, kIsNumber.size()> widths = {};
-  for (const Cells& row : rows) {
+  for (const Row& row : rows) {
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], columns_of(row[c]));
   }
   std::string text;
-  for (const Cells& row : rows) {
+  for (const Row& row : rows) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c) {
       if (widths[c] == 0) continue;
@@ -95,7 +91,7 @@ std::string table_text(const std::vector<Cells>& rows) {
 
 /// Ranked models, then those that were ended or are not to be compared.
 std::string models_text(const ModelsReport& report) {
-  std::vector<Cells> rows = {{"rank", "model", "overrides", "step", "loss", "validation", "state"}};
+  std::vector<Row> rows = {{"rank", "model", "overrides", "step", "loss", "validation", "state"}};
   rows.reserve(report.models.size() + 1);
   if (std::ranges::all_of(report.models, [](const ModelOutcome& model) { return model.overrides.empty(); }))
     rows.front()[2].clear();

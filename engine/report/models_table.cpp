@@ -38,10 +38,6 @@ std::string line_of(const Cells& cells, const std::array<std::size_t, kColumns>&
   return shortened(line, columns);
 }
 
-std::string loss_text(const std::optional<double>& loss) {
-  return loss ? fmt::format("{:.4f}", *loss) : "-";
-}
-
 std::string tokens_text(double tokens_per_second) {
   return tokens_per_second > 0 ? fmt::format("{:.0f}", tokens_per_second) : "-";
 }
