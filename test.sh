@@ -7,7 +7,9 @@ options=()
 [ "$(configured_cuda)" != DRIVER ] || options=(-DSTRATA_CUDA=AUTO)  # run.sh has left out what this machine cannot run
 install_packages "$root/cmake/packages.txt" "$root/cmake/test-packages.txt"
 build all "${options[@]}"
+sync &  # tests of drives would wait for what the build has written
 install_readers
+wait
 cd "$root"
 # shellcheck disable=SC2317  # tell_progress calls it
 launches_ended() { printf '%s launches of tests have ended\n' "$(grep -c '^Test time =' build/Testing/Temporary/LastTest.log.tmp)"; }

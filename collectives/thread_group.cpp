@@ -15,7 +15,16 @@ std::string rank_name(int rank) {
 
 void ThreadWorld::fail(const std::string& reason) {
   if (!failure) failure = reason;
-  changed.notify_all();
+  for (std::condition_variable* changed : awaited_) changed->notify_all();
+}
+
+bool ThreadWorld::wait(Lock& lock, std::condition_variable& changed, double seconds,
+                       const std::function<bool()>& ready) {
+  const auto place = awaited_.insert(&changed);
+  const bool in_time =
+      changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return failure || ready(); });
+  awaited_.erase(place);
+  return in_time;
 }
 
 ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> world_ranks)
@@ -23,18 +32,18 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> wo
       world_ranks_(std::move(world_ranks)),
       offers_(world_ranks_.size()),
       arrived_(world_ranks_.size()),
-      queues_(world_ranks_.size() * world_ranks_.size()) {}
+      queues_(world_ranks_.size() * world_ranks_.size()),
+      of_messages_(world_ranks_.size()) {}
 
 void ThreadGroup::give_up(const std::string& reason) {
   world_->fail(reason);
   throw CommError(reason);
 }
 
-void ThreadGroup::await(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
-                        const std::function<std::string()>& peers) {
+void ThreadGroup::await(Lock& lock, std::condition_variable& changed, int rank, const Call& call,
+                        const std::function<bool()>& ready, const std::function<std::string()>& peers) {
   const double seconds = world_->options.watchdog_seconds;
-  const bool in_time = world_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
-                                                [&] { return world_->failure || ready(); });
+  const bool in_time = world_->wait(lock, changed, seconds, ready);
   if (ready()) return;
   const std::string self = rank_name(world_rank(rank));
   if (!in_time) give_up(waited_sentence(call, self, seconds, peers()));
@@ -44,8 +53,8 @@ void ThreadGroup::await(Lock& lock, int rank, const Call& call, const std::funct
 void ThreadGroup::never_arrive(int rank, const Call& call) {
   Lock lock(world_->mutex);
   // The others give up after the watchdog's time from when they came, which may be a little later.
-  world_->changed.wait_for(lock, std::chrono::duration<double>(10 * world_->options.watchdog_seconds),
-                           [&] { return world_->failure.has_value(); });
+  std::condition_variable only_failure;
+  world_->wait(lock, only_failure, 10 * world_->options.watchdog_seconds, [] { return false; });
   throw CommError(fmt::format("{} on {} never arrived", describe(call), rank_name(world_rank(rank))));
 }
 
@@ -80,18 +89,18 @@ void ThreadGroup::perform(int rank, const Offer& offer,
     arrived_.assign(arrived_.size(), false);
     working_ = size();
     ++meetings_;
-    world_->changed.notify_all();
+    met_.notify_all();
   } else {
     const std::int64_t before = meetings_;
     await(
-        lock, rank, offer.call, [&] { return meetings_ != before; }, [&] { return missing_ranks(); });
+        lock, met_, rank, offer.call, [&] { return meetings_ != before; }, [&] { return missing_ranks(); });
   }
 
   lock.unlock();
   work(offers_);
   lock.lock();
-  if (--working_ == 0) world_->changed.notify_all();
-  world_->changed.wait(lock, [&] { return working_ == 0; });  // copying ends by itself
+  if (--working_ == 0) met_.notify_all();
+  met_.wait(lock, [&] { return working_ == 0; });  // copying ends by itself
   children_.clear();
 }
 
@@ -113,12 +122,12 @@ void ThreadGroup::take(Lock& lock, int rank, Message& message, Message& sent) {
   if (message.bytes > 0) std::memcpy(message.data, sent.data, message.bytes);
   lock.lock();
   message.state = sent.state = Message::State::done;
-  world_->changed.notify_all();
+  of_messages(message.peer).notify_all();
 }
 
 void ThreadGroup::withdraw(Lock& lock, int rank, std::vector<Message>& sends) {
   for (Message& message : sends) std::erase(queue(rank, message.peer), &message);
-  world_->changed.wait(lock, [&] {  // copying ends by itself
+  of_messages(rank).wait(lock, [&] {  // copying ends by itself
     return std::none_of(sends.begin(), sends.end(),
                         [](const Message& message) { return message.state == Message::State::taken; });
   });
@@ -126,8 +135,10 @@ void ThreadGroup::withdraw(Lock& lock, int rank, std::vector<Message>& sends) {
 
 void ThreadGroup::exchange(int rank, std::vector<Message>& sends, std::vector<Message>& receives) {
   Lock lock(world_->mutex);
-  for (Message& message : sends) queue(rank, message.peer).push_back(&message);
-  world_->changed.notify_all();
+  for (Message& message : sends) {
+    queue(rank, message.peer).push_back(&message);
+    of_messages(message.peer).notify_all();
+  }
   const auto is_open = [](const Message& message) { return message.state != Message::State::done; };
   const auto arrived = [&] {
     return std::find_if(receives.begin(), receives.end(), [&](const Message& message) {
@@ -137,7 +148,8 @@ void ThreadGroup::exchange(int rank, std::vector<Message>& sends, std::vector<Me
   const auto await_one = [&](std::vector<Message>& messages, const std::function<bool()>& ready) {
     const auto open = std::find_if(messages.begin(), messages.end(), is_open);
     if (open == messages.end()) return false;
-    await(lock, rank, open->call, ready, [&] { return rank_name(world_rank(open->peer)); });
+    await(lock, of_messages(rank), rank, open->call, ready,
+          [&] { return rank_name(world_rank(open->peer)); });
     return true;
   };
   try {

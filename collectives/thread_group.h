@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,15 +25,23 @@
 namespace strata {
 
 /// What all groups split from the same beginning share. Its mutex guards everything of theirs.
-struct ThreadWorld {
+class ThreadWorld {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
   explicit ThreadWorld(const ThreadCommunicatorOptions& options) : options(options) {}
 
+  /// Wakes all that wait, unless the world has failed before.
   void fail(const std::string& reason);
+  /// Until `ready`, of which `changed` tells, or a failure; false: neither came in `seconds`.
+  bool wait(Lock& lock, std::condition_variable& changed, double seconds, const std::function<bool()>& ready);
 
   const ThreadCommunicatorOptions options;
   std::mutex mutex;
-  std::condition_variable changed;
   std::optional<std::string> failure;
+
+ private:
+  std::multiset<std::condition_variable*> awaited_;
 };
 
 /// A rank's part in a call of the group.
@@ -79,18 +88,20 @@ class ThreadGroup {
   [[noreturn]] void never_arrive(int rank, const Call& call);
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = ThreadWorld::Lock;
 
-  /// Returns once `ready`; throws if the world fails before, or the watchdog's time is over, naming
-  /// `peers()`.
-  void await(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
-             const std::function<std::string()>& peers);
+  /// Returns once `ready`, of which `changed` tells; throws if the world fails before, or the watchdog's time
+  /// is over, naming `peers()`.
+  void await(Lock& lock, std::condition_variable& changed, int rank, const Call& call,
+             const std::function<bool()>& ready, const std::function<std::string()>& peers);
   [[noreturn]] void give_up(const std::string& reason);
   void check_agreement(int rank, const Offer& offer);
   std::string missing_ranks() const;
+  std::condition_variable& of_messages(int rank) { return of_messages_[static_cast<std::size_t>(rank)]; }
   std::deque<Message*>& queue(int from, int to) {
     return queues_[static_cast<std::size_t>(from) * world_ranks_.size() + static_cast<std::size_t>(to)];
   }
+  /// Copies what the message's peer has sent.
   void take(Lock& lock, int rank, Message& message, Message& sent);
   void withdraw(Lock& lock, int rank, std::vector<Message>& sends);
 
@@ -101,7 +112,9 @@ class ThreadGroup {
   int arrivals_ = 0;
   int working_ = 0;                                       ///< ranks between the two meetings
   std::int64_t meetings_ = 0;                             ///< calls for which all came
+  std::condition_variable met_;                           ///< all have come, or have done their part
   std::vector<std::deque<Message*>> queues_;              ///< posted messages, by sender and receiver
+  std::vector<std::condition_variable> of_messages_;      ///< of each rank, to it and from it
   std::map<int, std::shared_ptr<ThreadGroup>> children_;  ///< of the split that is going on
 };
 

@@ -1,26 +1,35 @@
 #include "tests/support/allocations.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 
 namespace {
 
-std::atomic<std::int64_t> all = 0, large = 0;
+/// Threads have several to count with, so that they do not wait for one another.
+struct alignas(64) Counters {
+  std::atomic<std::int64_t> all = 0, large = 0;
+};
+std::array<Counters, 64> of_threads;
+std::atomic<std::size_t> threads = 0;
+thread_local Counters& own = of_threads[threads++ % of_threads.size()];
+
+constexpr std::size_t kUsual = alignof(std::max_align_t);
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  ++all;
-  if (bytes >= strata::test::kLargeAllocation) ++large;
-  const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+  own.all.fetch_add(1, std::memory_order_relaxed);
+  if (bytes >= strata::test::kLargeAllocation) own.large.fetch_add(1, std::memory_order_relaxed);
+  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  return alignment <= kUsual ? std::malloc(whole) : std::aligned_alloc(alignment, whole);
 }
 
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   if (void* memory = allocate(bytes, alignment)) return memory;
   throw std::bad_alloc();
 }
-
-constexpr std::size_t kUsual = alignof(std::max_align_t);
 
 }  // namespace
 
@@ -77,7 +86,12 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
 namespace strata::test {
 
 Allocations allocations_so_far() {
-  return {all, large};
+  Allocations sum;
+  for (const Counters& counters : of_threads) {
+    sum.all += counters.all;
+    sum.large += counters.large;
+  }
+  return sum;
 }
 
 }  // namespace strata::test
