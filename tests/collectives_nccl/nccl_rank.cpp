@@ -26,7 +26,11 @@ class DeviceBytes {
   DeviceBytes& operator=(DeviceBytes&&) = delete;
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
-  void copy_from(const void* host) const { check(cudaMemcpy(data_, host, bytes_, cudaMemcpyHostToDevice)); }
+  void copy_from(const void* host) const {
+    check(cudaMemcpy(data_, host, bytes_, cudaMemcpyHostToDevice));
+    // From pageable memory it returns once the bytes are staged, and other streams do not wait for it.
+    check(cudaStreamSynchronize(cudaStreamLegacy));
+  }
   void copy_to(void* host) const { check(cudaMemcpy(host, data_, bytes_, cudaMemcpyDeviceToHost)); }
 
  private:

@@ -375,6 +375,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream == cudaStreamLegacy) return cudaSuccess;  // cudaMemcpy() alone uses it
   const std::shared_ptr<EmulatedStream> waited = streams().of(stream);
   waited->wait_until(waited->issued());
   return has_failed() ? refuse(cudaErrorLaunchFailure) : cudaSuccess;

@@ -52,7 +52,7 @@ cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem) {
         static_cast<std::uintptr_t>(problem.sum.alignment));
   }
   if (problem.of_codes) {
-    // Sums are kept with all bits of fp32.
+    // Sums are promoted to fp32 at intervals of the depth; between these Hopper keeps about 14 bits.
     set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
     // The heuristics see whether there are addresses, and how these are aligned.
     for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})

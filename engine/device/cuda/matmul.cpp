@@ -149,8 +149,10 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
   }
   if (!algorithms.empty()) return algorithms;
   cudaGetLastError();
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED)
-    check_cublas(status, "an algorithm for a matrix product cannot be chosen");
+  const bool is_unsupported = status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                              status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_ARCH_MISMATCH;
+  if (!is_unsupported) check_cublas(status, "an algorithm for a matrix product cannot be chosen");
+  // Such products have another way.
   if (problem.bias_alignment == 0 && problem.sum.alignment == 0 && !problem.of_codes)
     throw DeviceError("cuBLASLt has no algorithm for " + describe(problem));
   return algorithms;
