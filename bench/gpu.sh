@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests and measures Strata on a machine with an NVIDIA GPU; needs no Python, no compiler and no network in an unpacked bundle.
-#   bench/gpu.sh [--missing | --dry] [BUNDLE.tar.gz] [PART...]
+#   bench/gpu.sh [--missing | --dry] [BUNDLE.tar.xz] [PART...]
 # Parts, all of them in this order where none is named, each at most 8 minutes:
 #   tests      the test programs that have CUDA tests
 #   sanitizer  compute-sanitizer on the CUDA kernels' tests: memcheck, then racecheck
@@ -13,6 +13,7 @@
 #              a budget of 12 GiB, whose parameters travel in bf16 and packed
 #   offload    Llama 8B with device budgets of 80, 48, 24 and 12 GiB, beside PyTorch FSDP2 with CPU offload
 #   largest    the largest Llama with 8B's blocks that trains
+#   cpu        the other cases of the programs of the part tests, which this machine's processor decides
 # Programs: those of BUNDLE if one is named; of the bundle that this script lies in; of build/, built where it is missing.
 # Results, with those of earlier parts of the same day: bench/results/DATE-GPU.json and .md, kept up to date while a part runs.
 # --missing leaves out what these have. --dry needs no GPU: every part starts, and says what it could not do without one; its results go
@@ -29,7 +30,7 @@ json_awk=$script_folder/json.awk
 
 part_seconds=${PART_SECONDS:-480}
 python=${PYTHON:-python3}
-all_parts=(tests sanitizer ranks ceilings kernels train choices offload largest)
+all_parts=(tests sanitizer ranks ceilings kernels train choices offload largest cpu)
 cuda_tests='*Cuda*:*cuda*:*Gpu*:*GPU*'
 dry=0
 launch=()  # what starts a program as ranks that share the GPU; empty where it runs by itself
@@ -52,7 +53,7 @@ parse_arguments() {
     case $argument in
       --missing) missing_only=1 ;;
       --dry) dry=1 ;;
-      *.tar.gz) unpack_bundle "$argument" ;;
+      *.tar.xz) unpack_bundle "$argument" ;;
       *)
         [[ " ${all_parts[*]} " == *" $argument "* ]] || give_up "gpu.sh: no part $argument; parts: ${all_parts[*]}"
         parts+=("$argument")
@@ -62,10 +63,16 @@ parse_arguments() {
   [ ${#parts[@]} -gt 0 ] || parts=("${all_parts[@]}")
 }
 
+# Where there is no xz.
+unpack_with_python() {
+  "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2], filter="fully_trusted")' "$1" "$work/python" &&
+    mv "$work"/python/*/* "$bundle/"
+}
+
 unpack_bundle() {
   bundle=$work/bundle
   mkdir -p "$bundle"
-  tar -xf "$1" -C "$bundle" --strip-components=1 || give_up "gpu.sh: $1 cannot be unpacked"
+  { tar -xf "$1" -C "$bundle" --strip-components=1 2>/dev/null || unpack_with_python "$1"; } || give_up "gpu.sh: $1 cannot be unpacked"
 }
 
 find_programs() {
@@ -188,15 +195,19 @@ pytorch_missing() {
 
 # --- parts ---------------------------------------------------------------------------------------------------------------
 
-run_tests() { # PROGRAM, WHICH, FILTER
-  local log=$work/$1.log name="$1, $2" status note start=$SECONDS
-  ! skipped tests "$name" || return 0
-  ours limited "$test_folder/$1" --gtest_filter="$3" >"$log" 2>&1
+run_tests() { # PART, PROGRAM, FILTER
+  local log=$work/$2.log status note start=$SECONDS
+  if [ ! -x "$test_folder/$2" ]; then
+    record "$1" "$2" "note=not here"
+    return
+  fi
+  ! skipped "$1" "$2" || return 0
+  ours limited "$test_folder/$2" --gtest_filter="$3" >"$log" 2>&1
   status=$?
   count() { sed -n "s/^\[  $1 *\] \([0-9]*\) test.*/\1/p" "$log" | tail -n 1; }
   note=$([ "$status" -eq 0 ] || why_failed "$status" "$log")
   [ "$status-$(count PASSED)" != 0-0 ] || note="no test ran"
-  record tests "$name" "passed=$(count PASSED)" "skipped=$(count SKIPPED)" "failed=$(count FAILED)" \
+  record "$1" "$2" "passed=$(count PASSED)" "skipped=$(count SKIPPED)" "failed=$(count FAILED)" \
     "seconds=$((SECONDS - start))" "note=$note" measured=yes
   write_results
   [ "$status" -eq 0 ] && return
@@ -207,14 +218,14 @@ run_tests() { # PROGRAM, WHICH, FILTER
 part_tests() {
   local program
   for program in device_test execute_test parity_test; do
-    if [ -x "$test_folder/$program" ]; then
-      run_tests "$program" "on the GPU" "$cuda_tests"
-    else
-      record tests "$program, on the GPU" "note=not here"
-    fi
+    run_tests tests "$program" "$cuda_tests"
   done
+}
+
+part_cpu() {
+  local program
   for program in device_test execute_test parity_test; do
-    [ ! -x "$test_folder/$program" ] || run_tests "$program" "on the CPU" "*-$cuda_tests"
+    run_tests cpu "$program" "*-$cuda_tests"
   done
 }
 

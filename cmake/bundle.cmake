@@ -1,4 +1,4 @@
-# The target `bundle`: build/strata-bundle-VERSION.tar.gz, which needs no installation. It holds the program, the tests
+# The target `bundle`: build/strata-bundle-VERSION.tar.xz, which needs no installation. It holds the program, the tests
 # that use a GPU, the benchmarks, run files, what starts ranks, and every shared library that these need apart from glibc's and CUDA's; it
 # runs where glibc is no older than here. bench/gpu.sh in it is the way to use it on a GPU machine.
 

@@ -6,8 +6,9 @@ cmake=$1 build=$2 version=$3
 source=$(cd "$(dirname "$0")/.." && pwd)
 name=strata-bundle-$version
 stage=$build/bundle/$name
-archive=$build/$name.tar.gz
-largest_mib=90
+archive=$build/$name.tar.xz
+window=256MiB  # the programs have most of their code in common
+largest_mib=44
 
 # What starts ranks: Open MPI's mpirun, and those of its plugins, and PMIx's, that need nothing else. bench/gpu.sh names their
 # folders to them, since they have Debian's built in.
@@ -81,7 +82,7 @@ if [ "${4-}" = --try ]; then
   rm -rf "$build/bundle"
   exit
 fi
-tar -C "$build/bundle" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9 -n >"$archive"
+tar -C "$build/bundle" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | xz --lzma2=preset=6,dict="$window" >"$archive"
 rm -rf "$build/bundle"
 mib=$(($(stat -c %s "$archive") / 1048576))
 if [ "$mib" -ge "$largest_mib" ]; then
