@@ -106,6 +106,7 @@ StoredTensor parse_tensor(const FileReader& file, const std::string& name, const
 void check_coverage(const FileReader& file, const std::map<std::string, StoredTensor>& tensors,
                     std::int64_t data_start) {
   std::vector<const std::pair<const std::string, StoredTensor>*> order;
+  order.reserve(tensors.size());
   for (const auto& entry : tensors) order.push_back(&entry);
   std::ranges::sort(order, {},
                     [](const auto* entry) { return std::pair(entry->second.offset, entry->second.bytes); });
