@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -237,7 +238,8 @@ double CheapestSearch::seconds_of(const Program& placed) const {
 
 std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
   const auto seconds = [&](const Program& program) { return seconds_of(program); };
-  std::optional<TimedPlacement> best;
+  std::map<Order, TimedPlacement> found_of;
+  TimedPlacement* best = nullptr;  // of these
   std::size_t placed = 0;
   for (Candidate& candidate : candidates_) {
     if (best && candidate.computing >= kGain * best->seconds) continue;  // placing it can only add to it
@@ -257,10 +259,24 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
     try_more(candidate.places);
     std::optional<PlacementSearch> others = candidate.places.above_first();
     if (others && found.placement.strategy.mesh.ranks() == 1) try_more(*others);
-    if (!best || found.seconds < kGain * best->seconds) best = std::move(found);
+    const Order order = found.placement.strategy.order;
+    const bool is_best = !best || found.seconds < kGain * best->seconds;
+    const auto known = found_of.find(order);
+    if (!is_best && known != found_of.end() && found.seconds >= kGain * known->second.seconds) continue;
+    TimedPlacement& kept = found_of.insert_or_assign(order, std::move(found)).first->second;
+    if (is_best) best = &kept;
   }
   if (!best) return std::nullopt;
-  if (config.train.recompute == Recompute::automatic) save_other_numbers(*best, config);
+  if (config.train.recompute == Recompute::automatic) {
+    // Orders that are close to one another before may not be with other numbers.
+    const double longest = kPoor * best->seconds;
+    save_other_numbers(*best, config);
+    for (auto& [order, found] : found_of) {
+      if (&found == best || found.seconds > longest) continue;
+      save_other_numbers(found, config);
+      if (found.seconds < kGain * best->seconds) best = &found;
+    }
+  }
   return std::move(best->placement);
 }
 
