@@ -31,7 +31,7 @@ class ThreadWorld {
 
   explicit ThreadWorld(const ThreadCommunicatorOptions& options) : options(options) {}
 
-  /// Wakes all that wait, unless the world has failed before.
+  /// Keeps the first reason, and wakes all that wait.
   void fail(const std::string& reason);
   /// Until `ready`, of which `changed` tells, or a failure; false: neither came in `seconds`.
   bool wait(Lock& lock, std::condition_variable& changed, double seconds, const std::function<bool()>& ready);

@@ -1,6 +1,7 @@
 #include "engine/data/documents.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
