@@ -7,7 +7,7 @@ options=()
 [ "$(configured_cuda)" != DRIVER ] || options=(-DSTRATA_CUDA=AUTO)  # run.sh has left out what this machine cannot run
 install_packages "$root/cmake/packages.txt" "$root/cmake/test-packages.txt"
 build all "${options[@]}"
-sync &  # tests of drives would wait for what the build has written
+sync -f "$root/build" &  # tests of drives would wait for what the build has written
 install_readers
 wait
 cd "$root"

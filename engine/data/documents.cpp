@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n";
 
-std::string_view text_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 std::int64_t newlines(std::string_view text) {
   return std::ranges::count(text, '\n');
 }
@@ -30,7 +26,7 @@ std::int64_t newlines(std::string_view text) {
 bool DocumentReader::open_next() {
   if (opened_ == files_.size()) return false;
   file_ = std::make_shared<MappedFile>(files_[opened_++]);
-  rest_ = text_of(*file_);
+  rest_ = file_->text();
   form_ = form_of_documents(*file_);
   line_ = 0;
   if (form_ == DocumentForm::array) {
@@ -105,7 +101,7 @@ void DocumentReader::go_to(const Position& position) {
   if (!open_next() || position.offset < 0 || position.offset > std::ssize(file_->bytes()))
     throw ConfigError(fmt::format("there is no byte {} in text {} of {}", position.offset, position.file + 1,
                                   files_.size()));
-  rest_ = text_of(*file_).substr(static_cast<std::size_t>(position.offset));
+  rest_ = file_->text().substr(static_cast<std::size_t>(position.offset));
   line_ = position.line;
 }
 

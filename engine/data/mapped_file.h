@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace strata {
 
@@ -22,6 +23,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   /// The whole file; empty for an empty file.
   std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
 
  private:
   std::string path_;

@@ -117,7 +117,7 @@ void check_megatron_layout(const MappedFile& index, std::int64_t sequences, std:
 }
 
 bool has_marks(const MappedFile& index) {
-  const std::string_view all(reinterpret_cast<const char*>(index.bytes().data()), index.bytes().size());
+  const std::string_view all = index.text();
   return all.ends_with(kMegatronMarks);
 }
 

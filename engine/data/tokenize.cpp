@@ -112,10 +112,7 @@ std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesyste
 
 std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string> files,
                                                     const std::filesystem::path& folder) {
-  const auto is_text = [](const std::string& file) {
-    return form_of_documents(MappedFile(file)) == DocumentForm::text;
-  };
-  if (std::ranges::all_of(files, is_text)) return std::nullopt;
+  if (std::ranges::none_of(files, has_objects)) return std::nullopt;
   return chat::ChatTemplate::find(folder);
 }
 

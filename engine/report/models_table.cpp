@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "engine/report/figures.h"
+
 namespace strata {
 namespace {
 

@@ -50,7 +50,7 @@ TEST_F(Documents, AreTheElementsOfAnArrayOfObjects) {
 
 TEST_F(Documents, AreWholeFilesOfJsonThatNobodyTrainsOnByKeys) {
   for (const char* json : {"{\"text\": \"a\"}", "[]", "[\"text\"]", "[{\"name\": \"text\"}]",
-                           "[{\"text\": }]", "[{\"text\"", " "})
+                           "[{\"name\": }]", "[{\"name\"", " "})
     EXPECT_THAT(read("a.json", json), ElementsAre(std::pair(0, json)));
   EXPECT_THAT(read("a.txt", "[{\"text\": 1}]"), ElementsAre(std::pair(0, "[{\"text\": 1}]")));
 }
@@ -59,6 +59,7 @@ TEST_F(Documents, OfABrokenArrayAreRefusedByTheirLine) {
   for (const auto& [json, complaint] :
        {std::pair("[{\"text\": \"a\"},\n {\"text\": \"b\"}", "a.json:2: the array of documents ends nowhere"),
         {"[{\"text\": \"a\"},\n {\"text\": \"b]", "a.json:2: the array of documents ends nowhere"},
+        {"[{\"text\"", "a.json:1: the array of documents ends nowhere"},
         {"[{\"text\": \"a\"},", "a.json:1: the array of documents ends nowhere"},
         {"[{\"text\": \"a\"},\n\n]", "a.json:3: an element is missing"},
         {"[{\"text\": \"a\"}, ,\n {\"text\": \"b\"}]", "a.json:1: an element is missing"},

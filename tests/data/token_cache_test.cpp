@@ -102,6 +102,8 @@ TEST_F(TokenCache, TakesAnElementOfAJsonArrayAsATextOfItsOwn) {
   const std::string file =
       corpus_.write("a.json", "[{\"text\": \"a \\u00fc text\"},\n {\"text\": \"another\"}]");
   EXPECT_EQ(ids_in(ask({file}).first), ids_of({"a ü text", "another"}));
+  corpus_.write("a.json", "[\n{\"text\": \"a comma too many\",}]");
+  EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("a.json:2:29: this is not valid JSON"));
 }
 
 TEST_F(TokenCache, TakesTheKeysOfALineThatAreNotNull) {

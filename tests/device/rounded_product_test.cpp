@@ -22,13 +22,6 @@ OperandMemory zeros(std::int64_t side) {
 
 class RoundedProduct : public EveryImplementation {
  protected:
-  /// Hopper's tensor cores add products of e4m3 with about 14 bits, and promote these sums to fp32 now and
-  /// then (github.com/deepseek-ai/DeepGEMM, issue 37).
-  void expect_agrees(Scenario scenario) {
-    if (GetParam().name == "cuda") scenario.fp32_tolerance = 5e-4;
-    EveryImplementation::expect_agrees(scenario);
-  }
-
   /// What a product with the unit matrix, whose numbers e4m3 has, makes of `values`: [n, n], in fp32.
   OperandMemory rounded(const OperandMemory& values) {
     const std::int64_t n = values.rows();
