@@ -208,7 +208,8 @@ void add_train(std::vector<Key>& keys) {
                        : "";
           });
   section.add<Int>(
-      "threads", &S::threads, "", "Threads that compute; 0: one per core. Results do not depend on it.",
+      "threads", &S::threads, "",
+      "Threads that compute; 0: one per core, but two cores fewer with a GPU. Results do not depend on it.",
       [](const std::int64_t& value) -> std::string {
         constexpr std::int64_t kMostThreads = 4096;
         return value > kMostThreads ? fmt::format("must be at most {}", kMostThreads) : not_negative(value);

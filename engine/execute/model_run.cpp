@@ -81,7 +81,10 @@ double recent_loss(const TrainResult& result) {
 }
 
 int host_threads(const RunConfig& config) {
-  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : usable_cores();
+  if (config.train.threads > 0) return static_cast<int>(config.train.threads);
+  constexpr int kCoresThatIssue = 2;
+  const int of_gpu = config.device.kind == DeviceKind::cuda ? kCoresThatIssue : 0;
+  return std::max(usable_cores() - of_gpu, 1);
 }
 
 ModelRun::ModelRun(Setup setup, const Plan& plan) : setup_(std::move(setup)), plan_(&plan) {

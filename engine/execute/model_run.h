@@ -79,7 +79,8 @@ class TrainListener {
   virtual void on_warning(const std::string&) {}
 };
 
-/// Threads of the optimizer on the host, and of the CPU device.
+/// Threads of the optimizer on the host, and of the CPU device: train.threads, or one per core. With a GPU
+/// two cores are left to the threads that issue its work.
 int host_threads(const RunConfig& config);
 
 class ModelRun {

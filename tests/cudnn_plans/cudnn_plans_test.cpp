@@ -135,6 +135,7 @@ TEST_F(CudnnPlans, AreMadeForHeadSizesGroupsAndWindows) {
   expect_computed(h200, shape(2, 4096, 32, 8, 128), DType::bf16);
   expect_computed(h200, shape(2, 4096, 32, 8, 128, 1024), DType::bf16);
   expect_computed(h200, shape(1, 500, 9, 3, 96), DType::bf16);
+  expect_computed(h200, shape(2, 2048, 16, 8, 256), DType::bf16);
 }
 
 TEST_F(CudnnPlans, AreMadeForLongSequencesInPartsOfGroups) {

@@ -84,6 +84,24 @@ TEST_F(CudaCopies, GoThroughLockedBuffersWhereLockingIsLimitedAndSaySo) {
               ElementsAre(HasSubstr("7.00 MiB of 10.00 MiB of host memory cannot be locked")));
 }
 
+TEST_F(CudaCopies, LockPiecesThatAreRefusedInHalves) {
+  machine().largest_lock = 3 * MiB;
+  CudaDevice device(0, {.smallest_piece_bytes = 2 * MiB});
+  const std::int64_t registrations = counts().registrations;
+  expect_copies_agree(device);
+  EXPECT_EQ(counts().registrations - registrations, 2 * 4) << "10 MiB in pieces of 2.5, twice";
+  EXPECT_EQ(counts().locked_bytes, 0);
+  EXPECT_THAT(device.slow_paths(), IsEmpty());
+}
+
+TEST_F(CudaCopies, LockWhatFitsInHalvesBeforeTheRestIsStaged) {
+  machine().lockable_bytes = 6 * MiB;
+  CudaDevice device(0, {.smallest_piece_bytes = 2 * MiB, .staging_bytes = 256 * KiB});
+  expect_copies_agree(device);
+  EXPECT_THAT(device.slow_paths(),
+              ElementsAre(HasSubstr("5.00 MiB of 10.00 MiB of host memory cannot be locked")));
+}
+
 TEST_F(CudaCopies, GoThroughLockedBuffersWhereMemoryIsTooLargeForOneCall) {
   machine().largest_lock = MiB;
   CudaDevice device(0, {.staging_bytes = MiB});

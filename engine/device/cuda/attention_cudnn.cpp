@@ -7,9 +7,12 @@
 #include <bit>
 #include <initializer_list>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -23,8 +26,8 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-/// Names of the tensors of both graphs. A plan takes its pointers in this order, without the ones that it
-/// lacks.
+/// Names of the tensors of both graphs. A graph takes its pointers in this order, without those of tensors
+/// that it lacks.
 enum Name : std::int64_t {
   kQuery = 1,
   kKey,
@@ -240,6 +243,18 @@ std::unique_ptr<fe::graph::Graph> graph_of(const Problem& problem, const Describ
 
 const std::vector<fe::HeurMode_t> kHeuristics = {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK};
 
+/// Why the graph cannot run on pointers in the order of Name; empty if it can. A graph takes pointers by
+/// position: those of its tensors in the order that it gives their names.
+std::string why_in_another_order(const fe::graph::Graph& graph, const Problem& problem) {
+  std::vector<std::int64_t> names;
+  for (std::int64_t name = kQuery; name <= (problem.backward ? kValueGradient : kLogSumExp); ++name)
+    names.push_back(name);
+  if (problem.padded) names.insert(names.end(), {kQueryLengths, kKeyLengths});
+  const std::vector<std::int64_t> taken = graph.get_variant_pack_uids_sorted();
+  if (taken == names) return {};
+  return fmt::format("it takes operands {}, not {}", fmt::join(taken, " "), fmt::join(names, " "));
+}
+
 CudnnAnswer ask(const Problem& problem, const DescribedGpu& gpu) {
   auto properties = std::make_shared<fe::DeviceProperties>();
   if (const fe::error_t status = properties->deserialize({gpu.properties.begin(), gpu.properties.end()});
@@ -249,7 +264,7 @@ CudnnAnswer ask(const Problem& problem, const DescribedGpu& gpu) {
   graph->set_device_properties(properties);
   if (const fe::error_t status = graph->build(kHeuristics); status.is_bad())
     return {.refusal = in_one_line(status.err_msg)};
-  CudnnAnswer answer;
+  CudnnAnswer answer{.refusal = why_in_another_order(*graph, problem)};
   if (const fe::error_t status = graph->get_workspace_size(answer.workspace_bytes); status.is_bad())
     answer.refusal = in_one_line(status.err_msg);
   return answer;
@@ -282,6 +297,58 @@ CudnnAnswer ask_cudnn(const AttentionBackward& call, const DescribedGpu& gpu) {
   return ask(problem_of(part_of(call, *chunk, head_gradients(call, *chunk, nullptr))), gpu);
 }
 
+namespace {
+
+/// A graph that was built for a problem, or why cuDNN refuses it.
+struct BuiltGraph {
+  std::unique_ptr<fe::graph::Graph> graph;
+  std::string refusal;
+};
+
+/// The process's graphs, since building one takes cuDNN up to a second. Any thread may call; the graph's
+/// device is current. Graphs and the handles that built them stay until the process ends, when CUDA may be
+/// gone before static objects are.
+class BuiltGraphs {
+ public:
+  static BuiltGraphs& of_process() {
+    static auto* const graphs = new BuiltGraphs;
+    return *graphs;
+  }
+
+  const BuiltGraph& find(const Problem& problem) {
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "the GPU in use is unknown");
+    const std::lock_guard lock(mutex_);
+    const auto [known, is_new] = graphs_.try_emplace({device, problem});
+    if (is_new) known->second = build(device, problem);
+    return known->second;
+  }
+
+ private:
+  BuiltGraph build(int device, const Problem& problem) {
+    cudnnHandle_t& handle = handles_[device];
+    if (handle == nullptr) {
+      if (const cudnnStatus_t status = cudnnCreate(&handle); status != CUDNN_STATUS_SUCCESS) {
+        handle = nullptr;
+        return {.graph = nullptr, .refusal = cudnnGetErrorString(status)};
+      }
+    }
+    std::unique_ptr<fe::graph::Graph> graph = graph_of(problem);
+    const fe::error_t status = graph->build(handle, kHeuristics);
+    cudaGetLastError();  // what cuDNN tried in vain is no failure of what comes next
+    if (status.is_bad()) return {.graph = nullptr, .refusal = in_one_line(status.err_msg)};
+    if (std::string why = why_in_another_order(*graph, problem); !why.empty())
+      return {.graph = nullptr, .refusal = std::move(why)};
+    return {.graph = std::move(graph), .refusal = {}};
+  }
+
+  std::mutex mutex_;
+  std::map<int, cudnnHandle_t> handles_;                  ///< by device
+  std::map<std::pair<int, Problem>, BuiltGraph> graphs_;  ///< by device and problem
+};
+
+}  // namespace
+
 class CudnnAttention::Plans {
  public:
   explicit Plans(SlowPaths& slow_paths) : slow_paths_(slow_paths) {}
@@ -292,18 +359,22 @@ class CudnnAttention::Plans {
   Plans& operator=(const Plans&) = delete;
 
   /// A graph that was built for the problem; null if cuDNN refuses it, which is said.
-  fe::graph::Graph* find(const Problem& problem) {
-    const auto [known, is_new] = graphs_.try_emplace(problem);
-    if (is_new) known->second = build(problem);
-    return known->second.get();
+  const fe::graph::Graph* find(const Problem& problem) {
+    const BuiltGraph& built = BuiltGraphs::of_process().find(problem);
+    if (!built.refusal.empty()) {
+      say_slow(
+          {.sequence = problem.sequence, .heads = problem.heads, .head_dimension = problem.head_dimension},
+          fmt::format("cuDNN refuses its {} pass ({})", problem.backward ? "backward" : "forward",
+                      built.refusal));
+    }
+    return built.graph.get();
   }
 
   /// `pointers` in the order of Name.
   void run(const CudaContext& context, const fe::graph::Graph& graph, std::vector<void*> pointers,
            std::byte* workspace) {
-    if (cudnnSetStream(handle_, context.stream) != CUDNN_STATUS_SUCCESS) {
-      throw DeviceError("attention could not be started (cuDNN refuses the stream)");
-    }
+    if (handle_ == nullptr) check(cudnnCreate(&handle_));
+    check(cudnnSetStream(handle_, context.stream));
     check(graph.execute(handle_, pointers.data(), static_cast<int>(pointers.size()), workspace));
   }
 
@@ -351,30 +422,14 @@ class CudnnAttention::Plans {
       throw DeviceError(fmt::format("attention could not be started (cuDNN: {})", status.err_msg));
   }
 
-  std::unique_ptr<fe::graph::Graph> build(const Problem& problem) {
-    if (handle_ == nullptr) {
-      if (const cudnnStatus_t status = cudnnCreate(&handle_); status != CUDNN_STATUS_SUCCESS) {
-        handle_ = nullptr;
-        refuse(problem, cudnnGetErrorString(status));
-        return nullptr;
-      }
-    }
-    std::unique_ptr<fe::graph::Graph> graph = graph_of(problem);
-    const fe::error_t status = graph->build(handle_, kHeuristics);
-    if (status.is_good()) return graph;
-    cudaGetLastError();  // a refusal is no failure of what comes next
-    refuse(problem, in_one_line(status.err_msg));
-    return nullptr;
-  }
-
-  void refuse(const Problem& problem, const std::string& why) {
-    say_slow({.sequence = problem.sequence, .heads = problem.heads, .head_dimension = problem.head_dimension},
-             fmt::format("cuDNN refuses its {} pass ({})", problem.backward ? "backward" : "forward", why));
+  static void check(cudnnStatus_t status) {
+    if (status != CUDNN_STATUS_SUCCESS)
+      throw DeviceError(
+          fmt::format("attention could not be started (cuDNN: {})", cudnnGetErrorString(status)));
   }
 
   SlowPaths& slow_paths_;
-  cudnnHandle_t handle_ = nullptr;
-  std::map<Problem, std::unique_ptr<fe::graph::Graph>> graphs_;
+  cudnnHandle_t handle_ = nullptr;  ///< of the stream
 };
 
 CudnnAttention::CudnnAttention(SlowPaths& slow_paths) : plans_(std::make_unique<Plans>(slow_paths)) {}
@@ -388,7 +443,7 @@ bool CudnnAttention::forward(const CudaContext& context, const AttentionForward&
     return false;
   }
   if (!call.places.empty()) return plans_->run_within_documents(context, call);
-  fe::graph::Graph* graph = plans_->find(problem_of(call));
+  const fe::graph::Graph* graph = plans_->find(problem_of(call));
   if (graph == nullptr) return false;
   plans_->run(context, *graph, pointers_of(call), context.scratch.at_least(Plans::workspace_bytes(*graph)));
   return true;
@@ -410,7 +465,7 @@ bool CudnnAttention::backward(const CudaContext& context, const AttentionBackwar
     return false;
   }
   const auto gradients_in = [&](std::byte* memory) { return head_gradients(call, *chunk, memory); };
-  fe::graph::Graph* graph = plans_->find(problem_of(part_of(call, *chunk, gradients_in(nullptr))));
+  const fe::graph::Graph* graph = plans_->find(problem_of(part_of(call, *chunk, gradients_in(nullptr))));
   if (graph == nullptr) return false;
   const Bytes of_heads = head_gradient_bytes(call.shape, *chunk);
   std::byte* memory = context.scratch.at_least(of_heads + Plans::workspace_bytes(*graph));

@@ -11,6 +11,12 @@
 #include "engine/device/cuda/cuda_error.h"
 
 namespace strata {
+namespace {
+
+/// No two pieces of locked memory share a page.
+constexpr Bytes kPageBytes = 4096;
+
+}  // namespace
 
 CudaMemory::CudaMemory(int device, Bytes bytes) : device_(device), size_(bytes) {
   if (bytes <= 0) return;
@@ -46,29 +52,36 @@ CudaPinnedMemory::CudaPinnedMemory(int device, std::span<std::byte> host, const 
                                    HostRanges& ranges, SlowPaths& slow_paths)
     : device_(device), ranges_(ranges) {
   use_device(device);
-  Bytes refused = 0;
   std::string why;
-  const auto piece_bytes = static_cast<std::size_t>(locking.piece_bytes);
-  for (std::size_t first = 0; first < host.size(); first += piece_bytes) {
-    const std::span<std::byte> piece = host.subspan(first, std::min(piece_bytes, host.size() - first));
-    if (refused == 0) {
-      const cudaError_t status = cudaHostRegister(piece.data(), piece.size(), cudaHostRegisterPortable);
-      if (status != cudaSuccess) {
-        cudaGetLastError();
-        why = cudaGetErrorString(status);
+  Bytes piece_bytes = locking.piece_bytes;
+  std::span<std::byte> rest = host;
+  while (!rest.empty()) {
+    const std::span<std::byte> piece =
+        rest.first(std::min(static_cast<std::size_t>(piece_bytes), rest.size()));
+    const cudaError_t status = cudaHostRegister(piece.data(), piece.size(), cudaHostRegisterPortable);
+    if (status != cudaSuccess) {
+      cudaGetLastError();
+      const auto refused = static_cast<Bytes>(piece.size());
+      if (refused > locking.smallest_piece_bytes) {
+        piece_bytes = std::max(align_up(refused / 2, kPageBytes), locking.smallest_piece_bytes);
+        continue;
       }
+      why = cudaGetErrorString(status);
+      break;
     }
-    // What is left of a limit is for the buffers, so no later piece is tried.
-    if (!why.empty()) refused += static_cast<Bytes>(piece.size());
-    pieces_.push_back({piece.data(), why.empty()});
-    ranges_.add(piece, why.empty());
+    pieces_.push_back({piece.data(), true});
+    ranges_.add(piece, true);
+    rest = rest.subspan(piece.size());
   }
-  if (refused == 0) return;
+  // What is left of a limit is for the buffers, so nothing behind the refused piece is tried.
+  if (rest.empty()) return;
+  pieces_.push_back({rest.data(), false});
+  ranges_.add(rest, false);
   slow_paths.add(fmt::format(
       "{} of {} of host memory cannot be locked for the GPU (CUDA: {}), so that it is copied through "
       "buffers of {}, more slowly: raise what may be locked (ulimit -l, or the limit of the "
       "container or of WSL), or lower memory.host",
-      format_bytes(refused), format_bytes(static_cast<Bytes>(host.size())), why,
+      format_bytes(static_cast<Bytes>(rest.size())), format_bytes(static_cast<Bytes>(host.size())), why,
       format_bytes(locking.staging_bytes)));
 }
 

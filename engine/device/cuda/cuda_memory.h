@@ -12,7 +12,8 @@ namespace strata {
 
 /// How host memory is locked for a GPU.
 struct CudaLocking {
-  Bytes piece_bytes = 64 * GiB;  ///< in one call
+  Bytes piece_bytes = 64 * GiB;          ///< in one call at most
+  Bytes smallest_piece_bytes = 1 * GiB;  ///< a refused piece is halved while it is larger
   Bytes staging_bytes =
       16 * MiB;  ///< of each of the two buffers of a stream whose memory could not be locked
 };
@@ -39,9 +40,9 @@ class CudaMemory final : public DeviceMemory {
 /// Pages of memory that the caller owns, locked for a GPU where they can be.
 class CudaPinnedMemory final : public PinnedHostMemory {
  public:
-  /// In pieces of at most `piece_bytes`. From the first that the system does not lock on, they are copied
-  /// through buffers of `staging_bytes`, and counted among `slow_paths`. These and `ranges` outlive this
-  /// object.
+  /// Locks pieces of `piece_bytes`; a piece that the system refuses is tried again in halves. What is refused
+  /// at `smallest_piece_bytes`, and all behind it, is copied through buffers of `staging_bytes`, and
+  /// `slow_paths` say so. These and `ranges` outlive this object.
   CudaPinnedMemory(int device, std::span<std::byte> host, const CudaLocking& locking, HostRanges& ranges,
                    SlowPaths& slow_paths);
   ~CudaPinnedMemory() override;

@@ -17,7 +17,8 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 
 constexpr Seconds kShortestSleep{5e-6};
-constexpr Seconds kLongestSleep{5e-4};
+/// A step waits for its end, and an offloaded unit on each way: each wait may be late by this.
+constexpr Seconds kLongestSleep{5e-5};
 /// A sleep is this share of the time waited so far: what it adds to a wait.
 constexpr double kSleepShare = 0.1;
 

@@ -16,8 +16,14 @@ void check_cuda(cudaError_t status, const char* what);
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             cudaStream_t stream, const Arguments&... arguments) {
-  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
-  check_cuda(cudaGetLastError(), "a kernel could not be started");
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  // Its own status: the thread's last error may be one that a library left.
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
+             "a kernel could not be started");
 }
 
 /// The dynamic shared memory of the block, aligned to 16 bytes.
