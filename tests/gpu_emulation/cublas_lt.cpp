@@ -5,12 +5,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
 #include "base/float8.h"
+#include "optim/stochastic_rounding.h"
 #include "tests/cuda_emulation/stream.h"
 #include "tests/gpu_emulation/emulated_gpu.h"
 
@@ -59,6 +61,7 @@ struct Preference {
 /// Which one it is, and what it was chosen for.
 struct Algorithm {
   std::uint32_t mark = kMark, number = 0;
+  std::uint32_t first_of_depth = 0;  ///< where its sums begin
   std::uint64_t workspace;
   std::uint32_t alignment_a, alignment_b, alignment_c, alignment_d, alignment_bias;
 };
@@ -96,6 +99,32 @@ void store(void* data, cudaDataType_t type, std::int64_t index, float value) {
   }
 }
 
+float rounded(cudaDataType_t type, float value) {
+  if (type == CUDA_R_32F) return value;
+  return type == CUDA_R_16BF ? static_cast<float>(bfloat16(value)) : static_cast<float>(float16(value));
+}
+
+/// cuBLASLt's heuristics choose by all that they are told, so whatever differs there may differ in bits.
+std::uint32_t number_of_problem(const Operation& operation, std::initializer_list<Layout> layouts,
+                                const Preference& preference) {
+  std::uint32_t number = 0;
+  const auto add = [&](auto value) { number = mix_bits(number ^ static_cast<std::uint32_t>(value)); };
+  for (const Layout& layout : layouts) {
+    add(layout.type);
+    add(layout.rows);
+    add(layout.columns);
+    add(layout.leading);
+  }
+  for (const auto value : {operation.transpose_a, operation.transpose_b}) add(value);
+  add(operation.epilogue);
+  for (const void* address : {operation.bias, static_cast<const void*>(operation.sum)})
+    add(reinterpret_cast<std::uintptr_t>(address));  // of exactly the alignment
+  for (const auto value :
+       {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d})
+    add(value);
+  return number;
+}
+
 bool is_known(cudaDataType_t type) {
   return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F || type == CUDA_R_8F_E4M3;
 }
@@ -114,6 +143,9 @@ std::string why_float8_is_refused(const Operation& operation, const Layout& a, c
       return "a size or stride of a product of FP8 is no multiple of 16";
   }
   if (operation.scale_a == nullptr || operation.scale_b == nullptr) return "an operand in FP8 has no scale";
+  for (const float* scale : {operation.scale_a, operation.scale_b}) {  // from cuBLASLt 12.9 on
+    if (reinterpret_cast<std::uintptr_t>(scale) % 16 != 0) return "a scale is at no multiple of 16 bytes";
+  }
   if (operation.fast_sums != 0) return "sums are not those of fp32";
   return {};
 }
@@ -217,6 +249,7 @@ void multiply(const Multiplication& of) {
           static_cast<std::int64_t>(column) * of.d_layout.leading + static_cast<std::int64_t>(row);
       float value = alpha * sums[row];
       if (of.beta != 0) {
+        if (of.c == of.d) value = rounded(of.d_layout.type, value);  // as on an H200
         value += of.beta * load(of.c, of.c_layout.type,
                                 static_cast<std::int64_t>(column) * of.c_layout.leading +
                                     static_cast<std::int64_t>(row));
@@ -372,10 +405,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto bias = reinterpret_cast<std::uintptr_t>(operation.bias);
   if (requested > 1) ++counts().proposals;
+  const std::uint32_t problem = number_of_problem(
+      operation, {read<Layout>(a), read<Layout>(b), read<Layout>(c), read<Layout>(d)}, preference);
   for (*count = 0; *count < std::min(requested, machine().algorithms); ++*count) {
     results[*count] = {};
     write(&results[*count].algo,
           Algorithm{.number = static_cast<std::uint32_t>(*count),
+                    .first_of_depth = problem + static_cast<std::uint32_t>(*count),
                     .workspace = preference.workspace >> *count,
                     .alignment_a = preference.alignment_a,
                     .alignment_b = preference.alignment_b,
@@ -426,7 +462,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
                                .d = d,
                                .alpha = *static_cast<const float*>(alpha),
                                .beta = *static_cast<const float*>(beta),
-                               .first_of_depth = algorithm.number};
+                               .first_of_depth = algorithm.first_of_depth};
   const std::string why =
       why_refused(product.operation, product.a_layout, product.b_layout, product.c_layout, product.d_layout);
   if (!why.empty()) return refuse(why);

@@ -56,7 +56,7 @@ cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem) {
     set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
     // The heuristics see whether there are addresses, and how these are aligned.
     for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
-      set(operation, scale, static_cast<std::uintptr_t>(alignof(Float8Factors)));
+      set(operation, scale, static_cast<std::uintptr_t>(kAlignment));
   }
   return operation;
 }

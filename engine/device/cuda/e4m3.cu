@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/float8.h"
+#include "engine/device/cuda/addend_copy.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
 
@@ -80,9 +81,10 @@ __global__ void __launch_bounds__(kE4m3Threads)
   if (threadIdx.x == 0) of_block[blockIdx.y * gridDim.x + blockIdx.x] = largest;
 }
 
-/// A block for each operand.
+/// A block for each operand. `inverse_a` and `inverse_b` may be null.
 __global__ void __launch_bounds__(kE4m3Threads)
-    find_scales(const std::uint32_t* of_block, int blocks, Float8Factors* scales) {
+    find_scales(const std::uint32_t* of_block, int blocks, Float8Factors* scales, float* inverse_a,
+                float* inverse_b) {
   std::uint32_t largest = 0;
   for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kE4m3Threads) {
     const std::uint32_t other =
@@ -95,6 +97,7 @@ __global__ void __launch_bounds__(kE4m3Threads)
   magnitude.bits = static_cast<std::uint16_t>(largest);
   const Float8Scale scale = Float8Scale::of(to_float(magnitude));
   scales[blockIdx.x] = {scale.factor(), scale.inverse()};
+  if (float* const inverse = blockIdx.x == 0 ? inverse_a : inverse_b) *inverse = scale.inverse();
 }
 
 /// The codes of two numbers, the first in the low byte. The bits of float8_e4m3, but for a NaN's sign.
@@ -228,12 +231,15 @@ E4m3Area::E4m3Area(const Product& product, std::byte* base) : bytes(0) {
   largest =
       reinterpret_cast<std::uint32_t*>(take(2 * kScaleBlocks * static_cast<Bytes>(sizeof(std::uint32_t))));
   scales = reinterpret_cast<Float8Factors*>(take(2 * sizeof(Float8Factors)));
+  inverses.a = reinterpret_cast<float*>(take(sizeof(float)));
+  inverses.b = reinterpret_cast<float*>(take(sizeof(float)));
   a = take(product.a.elements() * size_of(DType::bf16));
   b = take(product.b.elements() * size_of(DType::bf16));
+  addend = take(addend_copy_bytes(product));
 }
 
 Bytes scratch_on_cuda(const Product& product) {
-  return product.rounding == Rounding::none ? 0 : E4m3Area(product, nullptr).bytes;
+  return product.rounding == Rounding::none ? addend_copy_bytes(product) : E4m3Area(product, nullptr).bytes;
 }
 
 void find_e4m3_scales(const CudaContext& context, const Product& product, const E4m3Area& area) {
@@ -245,7 +251,8 @@ void find_e4m3_scales(const CudaContext& context, const Product& product, const 
       const auto blocks = static_cast<int>(grid.x);
       grid.y = 2;
       launch(find_largest<width_a, width_b>, grid, dim3(kE4m3Threads), 0, context.stream, a, b, area.largest);
-      launch(find_scales, dim3(2), dim3(kE4m3Threads), 0, context.stream, area.largest, blocks, area.scales);
+      launch(find_scales, dim3(2), dim3(kE4m3Threads), 0, context.stream, area.largest, blocks, area.scales,
+             area.inverses.a, area.inverses.b);
     });
   });
 }
@@ -286,7 +293,7 @@ void run_on_cuda(const CudaContext& context, const EncodeFloat8& call) {
   const dim3 grid = e4m3_blocks(runs.runs, kScaleBlocks);
   launch(find_largest<kE4m3Run, kE4m3Run>, grid, dim3(kE4m3Threads), 0, context.stream, runs, runs, largest);
   launch(find_scales, dim3(1), dim3(kE4m3Threads), 0, context.stream, largest, static_cast<int>(grid.x),
-         call.scale);
+         call.scale, nullptr, nullptr);
   encode_as_e4m3(context, call.x, false, call.scale, call.codes.data());
 }
 

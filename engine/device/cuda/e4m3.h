@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/code_scales.h"
 #include "engine/device/cuda/context.h"
 
 namespace strata {
@@ -16,11 +17,13 @@ struct E4m3Area {
 
   std::uint32_t* largest;  ///< by operand and block of the kernel that looks for it
   Float8Factors* scales;   ///< of a and b
+  CodeScales inverses;     ///< the scales' inverses, where cuBLASLt reads them
   std::byte *a, *b;        ///< room for each operand in bf16
+  std::byte* addend;       ///< and for a copy of the output (addend_copy.h)
   Bytes bytes;
 };
 
-/// Writes those of a and b to area.scales.
+/// Writes the scales of a and b to area.scales and area.inverses.
 void find_e4m3_scales(const CudaContext& context, const Product& product, const E4m3Area& area);
 
 /// to = what a product has instead of x. Both bf16.

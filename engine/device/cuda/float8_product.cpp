@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/device/cuda/addend_copy.h"
 #include "engine/device/cuda/bias.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/e4m3.h"
@@ -75,15 +76,17 @@ void CudaFloat8Product::multiply(const CudaContext& context, const Product& prod
     return run_on_cuda(context, ActivationForward{product.activation, product.out, product.activated});
   }
   const E4m3Area area(product, context.scratch.at_least(scratch_on_cuda(product)));
-  const Product coded = of_codes(product, area);
+  const Product adding = adding_copy(product, area.addend);
+  if (addend_copy_bytes(product) > 0) run_on_cuda(context, Cast{product.out, adding.addend});
+  const Product coded = of_codes(adding, area);
   const bool in_float8 = is_in_float8(coded);
   find_e4m3_scales(context, product, area);
   if (in_float8) {
     encode_as_e4m3(context, product.a, product.transpose_a, area.scales, coded.a.row<std::uint8_t>(0));
     encode_as_e4m3(context, product.b, !product.transpose_b, area.scales + 1, coded.b.row<std::uint8_t>(0));
-    return matmul_.multiply_codes(context, coded, area.scales);
+    return matmul_.multiply_codes(context, coded, area.inverses);
   }
-  const Product rounded = of_rounded(product, area);
+  const Product rounded = of_rounded(adding, area);
   round_to_e4m3(context, product.a, area.scales, rounded.a);
   round_to_e4m3(context, product.b, area.scales + 1, rounded.b);
   matmul_.multiply(context, rounded);
@@ -92,9 +95,10 @@ void CudaFloat8Product::multiply(const CudaContext& context, const Product& prod
 std::optional<Product> CudaFloat8Product::in_library(const Product& product) {
   if (product.out.elements() == 0 || product.a.elements() == 0) return std::nullopt;
   const Product whole = without_activation(adds_bias(product) ? product : without_bias(product));
-  const E4m3Area somewhere(whole, reinterpret_cast<std::byte*>(kAlignment));
-  const Product coded = of_codes(whole, somewhere);
-  return is_in_float8(coded) ? coded : matmul_.in_library(of_rounded(whole, somewhere));
+  const E4m3Area area(whole, kSomewhere);
+  const Product adding = adding_copy(whole, area.addend);
+  const Product coded = of_codes(adding, area);
+  return is_in_float8(coded) ? coded : matmul_.in_library(of_rounded(adding, area));
 }
 
 bool CudaFloat8Product::is_in_float8(const Product& of_codes) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/device/cuda/addend_copy.h"
 #include "engine/device/cuda/bias.h"
 #include "engine/device/cuda/cublas_lt_problem.h"
 #include "engine/device/cuda/cuda_error.h"
@@ -62,14 +63,18 @@ CudaMatmul::~CudaMatmul() {
 void CudaMatmul::multiply(const CudaContext& context, const Product& product) {
   assert(product.a.dtype == product.b.dtype);
   if (product.out.elements() == 0) return;
+  if (const Bytes copy = addend_copy_bytes(product); copy > 0) {
+    const Product adding = adding_copy(product, context.scratch.at_least(copy));
+    run_on_cuda(context, Cast{product.out, adding.addend});
+    return multiply(context, adding);
+  }
   const std::optional<Product> part = in_library(product);
   if (!part || static_cast<bool>(part->bias) != static_cast<bool>(product.bias))
     write_what_is_added(context, product);
   if (part) {
     Plan& plan = plan_for(column_major(*part));
-    check_cublas(
-        static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value(), nullptr)),
-        "a matrix product could not be started");
+    check_cublas(static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value(), {})),
+                 "a matrix product could not be started");
   }
   if (product.activated && !(part && part->activated))
     run_on_cuda(context, ActivationForward{product.activation, product.out, product.activated});
@@ -81,7 +86,7 @@ bool CudaMatmul::has_algorithm(const Product& product) {
 }
 
 void CudaMatmul::multiply_codes(const CudaContext& context, const Product& product,
-                                const Float8Factors* scales) {
+                                const CodeScales& scales) {
   Plan& plan = plan_for(column_major(product));
   check_cublas(
       static_cast<cublasStatus_t>(start(context.stream, product, plan, plan.algorithm.value(), scales)),
@@ -101,6 +106,7 @@ void CudaMatmul::write_what_is_added(const CudaContext& context, const Product& 
 std::optional<Product> CudaMatmul::in_library(const Product& product) {
   const std::int64_t depth = product.transpose_a ? product.a.rows : product.a.columns;
   if (product.out.elements() == 0 || depth == 0) return std::nullopt;
+  if (addend_copy_bytes(product) > 0) return in_library(adding_copy(product, kSomewhere));
   if (product.activated && !(has_gelu_of_library(product) && has_algorithm(product)))
     return in_library(without_activation(product));
   if (!product.bias) return product;
@@ -140,6 +146,7 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.left, &plan.right, &plan.added,
                                      &plan.out, &preference, most, results.data(), &count);
+  cudaGetLastError();  // what cuBLASLt tried in vain is no failure of what comes next
   std::vector<MatmulAlgorithm> algorithms;
   if (status == CUBLAS_STATUS_SUCCESS) {
     results.resize(static_cast<std::size_t>(count));
@@ -148,7 +155,6 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
         algorithms.push_back(std::bit_cast<MatmulAlgorithm>(result.algo));
   }
   if (!algorithms.empty()) return algorithms;
-  cudaGetLastError();
   const bool is_unsupported = status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_NOT_SUPPORTED ||
                               status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_ARCH_MISMATCH;
   if (!is_unsupported) check_cublas(status, "an algorithm for a matrix product cannot be chosen");
@@ -169,15 +175,15 @@ bool CudaMatmul::takes(const ColumnMajorProduct& problem, const MatmulAlgorithm&
 }
 
 bool CudaMatmul::multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm,
-                             const Float8Factors* scales) {
+                             const CodeScales& scales) {
   return start(stream, product, plan_for(column_major(product)), algorithm, scales) == CUBLAS_STATUS_SUCCESS;
 }
 
 int CudaMatmul::start(CUstream_st* stream, const Product& product, Plan& plan,
-                      const MatmulAlgorithm& algorithm, const Float8Factors* scales) {
+                      const MatmulAlgorithm& algorithm, const CodeScales& scales) {
   if (product.rounding == Rounding::e4m3) {  // b is the left operand
-    set(plan.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales[1].inverse);
-    set(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales[0].inverse);
+    set(plan.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.b);
+    set(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.a);
   }
   if (product.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
   if (product.activated) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product.out.data);

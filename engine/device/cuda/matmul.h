@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/device/cuda/code_scales.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/cuda_memory.h"
 #include "engine/device/cuda/matmul_layout.h"
@@ -27,6 +28,9 @@ inline Product without_activation(Product product) {
 using MatmulAlgorithm = std::array<std::uint64_t, 8>;
 using MatmulAlgorithms = std::map<ColumnMajorProduct, MatmulAlgorithm>;
 
+/// Where operands lie that are asked about and not computed with: an address as aligned as a buffer's.
+inline std::byte* const kSomewhere = reinterpret_cast<std::byte*>(kAlignment);
+
 /// One thread at a time, with the device current, for products of one stream.
 class CudaMatmul {
  public:
@@ -37,14 +41,15 @@ class CudaMatmul {
   CudaMatmul(const CudaMatmul&) = delete;
   CudaMatmul& operator=(const CudaMatmul&) = delete;
 
-  /// Throws DeviceError if cuBLASLt has no algorithm.
+  /// Adds to 16-bit outputs by way of a copy in scratch (addend_copy.h). Throws DeviceError if cuBLASLt has
+  /// no algorithm.
   void multiply(const CudaContext& context, const Product& product);
 
   /// Whether cuBLASLt computes all of it: a bias, an activation, or products of codes may be beyond it.
   bool has_algorithm(const Product& product);
   /// Multiplies a product that rounds, whose a and b stand where their codes are: the depth of both is
-  /// contiguous. `scales`: of a and b, in the device's memory. REQUIRES: has_algorithm().
-  void multiply_codes(const CudaContext& context, const Product& product, const Float8Factors* scales);
+  /// contiguous. REQUIRES: has_algorithm().
+  void multiply_codes(const CudaContext& context, const Product& product, const CodeScales& scales);
 
   /// What cuBLASLt computes of a product: all of it, or all but the activation, or what is added to a bias
   /// that is already in place; nothing if there is nothing to multiply.
@@ -54,10 +59,10 @@ class CudaMatmul {
   std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, int most);
   /// Whether the algorithm is one for this problem, and needs no more than the workspace.
   bool takes(const ColumnMajorProduct& problem, const MatmulAlgorithm& algorithm);
-  /// False if it cannot be started. `scales`: as multiply_codes() has them, if the product rounds. REQUIRES:
-  /// in_library() has given the product, or it is one of codes.
+  /// False if it cannot be started. `scales` count if the product is one of codes. REQUIRES: in_library() has
+  /// given the product, or it is one of codes.
   bool multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm,
-                   const Float8Factors* scales = nullptr);
+                   const CodeScales& scales = {});
 
   Bytes workspace_bytes() const { return workspace_.size(); }
 
@@ -69,7 +74,7 @@ class CudaMatmul {
   std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, Plan& plan, int most);
   /// Returns a cublasStatus_t.
   int start(CUstream_st* stream, const Product& product, Plan& plan, const MatmulAlgorithm& algorithm,
-            const Float8Factors* scales);
+            const CodeScales& scales);
 
   const MatmulAlgorithms& chosen_;
   cublasLtContext* handle_ = nullptr;

@@ -43,6 +43,9 @@ class CollectedProducts final : public Kernels {
   std::vector<Product> products_;
 };
 
+/// Of the scales of a and b.
+constexpr Bytes kScaleBytes = 2 * kAlignment;
+
 Bytes extent(const Matrix& matrix) {
   return align_up(matrix.rows * matrix.stride * size_of(matrix.dtype)) + kAlignment;
 }
@@ -106,7 +109,7 @@ CudaProductChooser::CudaProductChooser(int device, std::unique_ptr<CudaStream> s
 Bytes CudaProductChooser::bytes(std::size_t number) const {
   const Product& product = products_[number];
   return extent(product.a) + extent(product.b) + extent(product.out) + extent(product.bias) +
-         extent(product.addend) + extent(product.activated) + kAlignment;
+         extent(product.addend) + extent(product.activated) + kScaleBytes;
 }
 
 /// One after another, no more aligned than they were, and behind them scales.
@@ -118,7 +121,8 @@ CudaProductChooser::Placed CudaProductChooser::placed(std::byte* memory, Product
     matrix->data = memory + alignment % kAlignment;
     memory += extent(*matrix);
   }
-  return {product, reinterpret_cast<const Float8Factors*>(memory)};
+  auto* const scale = reinterpret_cast<float*>(memory);
+  return {product, {.a = scale, .b = scale + kAlignment / sizeof(float)}};
 }
 
 bool CudaProductChooser::multiply(const Placed& placed, const MatmulAlgorithm& algorithm) {

@@ -34,7 +34,7 @@ class CudaProductChooser final : public ProductChooser {
   /// A product of the run whose operands lie in memory that was given for it.
   struct Placed {
     Product product;
-    const Float8Factors* scales = nullptr;  ///< of operands that are codes
+    CodeScales scales = {};  ///< of operands that are codes
   };
   static Placed placed(std::byte* memory, Product product);
   /// False if it cannot be started.
