@@ -22,6 +22,14 @@ OperandMemory zeros(std::int64_t side) {
 
 class RoundedProduct : public EveryImplementation {
  protected:
+  /// Tensor cores add products of e4m3 with about 14 bits between promotions to fp32. The largest error seen
+  /// on an H200 is 1.05e-4.
+  void expect_product_agrees(const ProductCase& product) {
+    Scenario scenario = matmul_scenario(product);
+    if (GetParam().name == "cuda") scenario.fp32_tolerance = 0x1p-12;
+    expect_agrees(scenario);
+  }
+
   /// What a product with the unit matrix, whose numbers e4m3 has, makes of `values`: [n, n], in fp32.
   OperandMemory rounded(const OperandMemory& values) {
     const std::int64_t n = values.rows();
@@ -94,15 +102,15 @@ TEST_P(RoundedProduct, AgreesForSizesAndLayouts) {
       for (const bool transpose_b : {false, true}) {
         for (const DType out : {DType::fp32, DType::bf16}) {
           for (const std::int64_t padding : {8, 3}) {
-            expect_agrees(matmul_scenario({.m = m,
-                                           .n = n,
-                                           .k = k,
-                                           .transpose_a = transpose_a,
-                                           .transpose_b = transpose_b,
-                                           .padding = padding,
-                                           .dtype = DType::bf16,
-                                           .out = out,
-                                           .rounding = Rounding::e4m3}));
+            expect_product_agrees({.m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .transpose_a = transpose_a,
+                                   .transpose_b = transpose_b,
+                                   .padding = padding,
+                                   .dtype = DType::bf16,
+                                   .out = out,
+                                   .rounding = Rounding::e4m3});
           }
         }
       }
@@ -115,15 +123,15 @@ TEST_P(RoundedProduct, AddsBiasAndWhatIsInTheOutputOrElsewhere) {
     for (const auto& [accumulate, addend] : {std::pair{false, false}, {true, false}, {false, true}}) {
       for (const bool bias : {false, true}) {
         for (const std::int64_t n : {5, 64}) {
-          expect_agrees(matmul_scenario({.m = 32,
-                                         .n = n,
-                                         .k = 48,
-                                         .accumulate = accumulate,
-                                         .bias = bias,
-                                         .addend = addend,
-                                         .dtype = DType::bf16,
-                                         .out = out,
-                                         .rounding = Rounding::e4m3}));
+          expect_product_agrees({.m = 32,
+                                 .n = n,
+                                 .k = 48,
+                                 .accumulate = accumulate,
+                                 .bias = bias,
+                                 .addend = addend,
+                                 .dtype = DType::bf16,
+                                 .out = out,
+                                 .rounding = Rounding::e4m3});
         }
       }
     }

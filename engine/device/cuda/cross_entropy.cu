@@ -33,7 +33,8 @@ struct NoCap {
 struct SoftCap {
   static constexpr int kRunsAhead = 1;  ///< tanh is long
   float cap;
-  __device__ float of(float logit) const { return cap * tanhf(logit / cap); }
+  /// Rounded, so that a row's largest logit and its difference from that are of the same number.
+  __device__ float of(float logit) const { return __fmul_rn(cap, tanhf(logit / cap)); }
   __device__ float gradient(float logit, float gradient) const {
     const float tangent = tanhf(logit / cap);
     return gradient * (1.0F - tangent * tangent);
