@@ -15,9 +15,9 @@ TEST(AttentionChunk, IsTheWholeCallWhereItIsSmall) {
 }
 
 TEST(AttentionChunk, TakesFewerSequencesAndThenFewerHeads) {
-  EXPECT_EQ(backward_chunk(shape(32, 1024, 12, 12)), (AttentionChunk{8, 12, 1}));
-  EXPECT_EQ(backward_chunk(shape(3, 4096, 32, 8)), (AttentionChunk{1, 2, 4}));
-  EXPECT_EQ(backward_chunk(shape(1, 8192, 32, 32)), (AttentionChunk{1, 2, 1}));
+  EXPECT_EQ(backward_chunk(shape(64, 1024, 16, 16)), (AttentionChunk{32, 16, 1}));
+  EXPECT_EQ(backward_chunk(shape(3, 4096, 32, 8)), (AttentionChunk{1, 8, 4}));
+  EXPECT_EQ(backward_chunk(shape(1, 8192, 32, 32)), (AttentionChunk{1, 8, 1}));
 }
 
 TEST(AttentionChunk, IsOneKeyHeadAndThenSomeOfItsHeadsWhereTheyAreLarge) {
