@@ -19,6 +19,7 @@ inline constexpr std::array kMoments = {Moment::exp_avg, Moment::exp_avg_sq, Mom
 /// A set of them, in the order of the enumerators.
 class Moments {
  public:
+  constexpr Moments() = default;
   constexpr Moments(std::initializer_list<Moment> moments) {
     for (const Moment moment : moments) bits_ |= bit(moment);
   }
@@ -69,11 +70,11 @@ constexpr Moments moments_of(UpdateRule rule) {
     case UpdateRule::adamw:
       return {Moment::exp_avg, Moment::exp_avg_sq};
     case UpdateRule::sgd:
-      return {};
+      return Moments();  // nvcc 13.0 makes a list of one moment of {}
     case UpdateRule::sgd_momentum:
       return {Moment::momentum_buffer};
   }
-  return {};
+  return Moments();
 }
 
 template <UpdateRule rule>

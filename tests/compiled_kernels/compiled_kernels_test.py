@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What the compilers make of the CUDA kernels, without a GPU: compiled_kernels_test.py PTXAS FOLDER [--table] [SOURCE...]
+"""What the compilers make of the CUDA kernels, without a GPU: compiled_kernels_test.py PTXAS FOLDER LIBRARY [--table] [SOURCE...]
 
 FOLDER has the PTX that the build has kept. ptxas assembles it for each of ARCHITECTURES, and every kernel is held against KERNELS:
 nothing is spilled, there is no stack frame, enough threads fit a multiprocessor beside each other, and a run of neighbouring
-elements is one access. SOURCE: norm for norm.cu, ...; none: all but LONG, which take minutes, and without the kernels of float16,
+elements is one access. Every kernel that the host's code in LIBRARY starts has PTX: nvcc compiles templates twice, for the host
+and for the GPU, and the two can come to different types. SOURCE: norm for norm.cu, ...; none: all but LONG, which take minutes, and without the kernels of float16,
 which are those of bfloat16 with other conversions. Exit status 1 and one sentence per finding, 77 if there is nothing to look at."""
 import argparse
 import collections
@@ -138,6 +139,18 @@ def readable(symbols):
     return {symbol: re.sub(r"\((?!\w+\)\d).*$", "", re.sub(r"\(\w+\)(?=\d)", "", line)) for symbol, line in zip(symbols, short)}
 
 
+def started_without_ptx(library, folder):
+    """One sentence for each kernel that the host's code names and no GPU's code has."""
+    symbols = subprocess.run(["nm", "--demangle", library], capture_output=True, text=True, check=True).stdout
+    started = {line.split(maxsplit=2)[2] for line in symbols.splitlines() if re.match(r"[0-9a-f]+ [tTW] ", line)}
+    ptx = "\n".join(path.read_text() for path in folder.glob("*.compute_90.ptx"))
+    mangled = "\n".join(kernel.symbol for kernel in kernels_of(ptx))
+    compiled = set(subprocess.run(["c++filt"], input=mangled, capture_output=True, text=True, check=True).stdout.splitlines())
+    kernel = re.compile(r"(?:void )?strata::\(anonymous namespace\)::(\w+)(?:<.*>)?\(.*\)$")
+    return [f"{name} is started and not compiled for the GPU" for name in sorted(started - compiled)
+            if (match := kernel.match(name)) and match[1] in KERNELS]
+
+
 def resident_threads(kernel, registers):
     return REGISTERS // (-(-registers // 8) * 8 * kernel.threads) * kernel.threads
 
@@ -178,6 +191,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ptxas")
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("library", type=pathlib.Path)
     parser.add_argument("--table", action="store_true", help="print a row of Markdown per kernel")
     parser.add_argument("source", nargs="*")
     arguments = parser.parse_intermixed_args()
@@ -197,7 +211,7 @@ def main():
     jobs = [(source, architecture) for source in sources for architecture in ARCHITECTURES]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         assembled = dict(zip(jobs, pool.map(lambda job: resources_of(arguments.ptxas, ptx_of(*job), job[1]), jobs)))
-    found, count = [], 0
+    found, count = started_without_ptx(arguments.library, arguments.folder), 0
     for source in sources:
         kernels = kernels_of(ptx_of(source, "sm_90"))
         names = readable([kernel.symbol for kernel in kernels])
