@@ -1,9 +1,12 @@
-// Every kernel of a device as FLOP/s or bytes/s, so that each can be held against the machine's limit: at the
-// shapes of a GPT-2 124M step with 2048 tokens on the CPU, of a Llama 8B step with 16384 tokens on a GPU.
+// Every kernel of a device as FLOP/s or bytes/s, so that each can be held against the machine's limit. The
+// shapes are those of a GPT-2 124M step with 2048 tokens on the CPU, and of a Llama 8B step with 16384 tokens
+// on a GPU; attention has further lengths and heads there, and experts are those of Qwen3-30B-A3B.
 // STRATA_BENCH_DEVICE is cpu (default) or cuda; STRATA_BENCH_THREADS sets the CPU's compute threads (default:
-// one per core). Times are the device's own.
+// one per core). Times are the device's own. With --benchmark_min_time=0.03 and without fp32 products
+// (--benchmark_filter=-_fp32) a GPU takes less than a minute.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <string>
@@ -22,14 +25,31 @@ using bench::Operand;
 constexpr DType kBf16 = DType::bf16;
 constexpr DType kFp32 = DType::fp32;
 
+struct AttentionCase {
+  std::int64_t sequence, heads, kv_heads, head_dimension;
+  std::int64_t documents = 1;  ///< of equal length in each sequence
+
+  std::int64_t hidden() const { return heads * head_dimension; }
+  std::int64_t kv() const { return kv_heads * head_dimension; }
+  std::int64_t qkv() const { return hidden() + 2 * kv(); }
+};
+
+/// A layer of experts: each is a gated MLP.
+struct ExpertShapes {
+  std::int64_t count, per_token;
+  std::int64_t hidden;
+  std::int64_t width;  ///< columns of an expert's activation
+};
+
 struct Shapes {
   std::int64_t batch, sequence, hidden, heads, kv_heads;
   std::int64_t up;    ///< columns of the MLP's first product; in a gated MLP gate and up
   std::int64_t down;  ///< rows of the MLP's second product
   std::int64_t vocabulary;
-  std::int64_t loss_rows;          ///< rows of logits that exist at once: 64 MiB of them, as in engine/model
+  std::int64_t loss_rows;          ///< rows of logits that exist at once, as in engine/model
   std::int64_t update_parameters;  ///< of one optimizer update: a block's
-  int calls;                       ///< per measurement, so that a GPU is never waiting for the host
+  int most_calls;                  ///< per measurement
+  ExpertShapes experts;
 
   std::int64_t tokens() const { return batch * sequence; }
   std::int64_t head_dimension() const { return hidden / heads; }
@@ -47,7 +67,8 @@ constexpr Shapes kGpt2Small = {.batch = 4,
                                .vocabulary = 50257,
                                .loss_rows = 640,
                                .update_parameters = 12 * 768 * 768,
-                               .calls = 1};
+                               .most_calls = 1,
+                               .experts = {.count = 8, .per_token = 2, .hidden = 768, .width = 384}};
 constexpr Shapes kLlama8B = {.batch = 8,
                              .sequence = 2048,
                              .hidden = 4096,
@@ -56,9 +77,10 @@ constexpr Shapes kLlama8B = {.batch = 8,
                              .up = 2 * 14336,
                              .down = 14336,
                              .vocabulary = 128256,
-                             .loss_rows = 256,
+                             .loss_rows = 2048,
                              .update_parameters = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336),
-                             .calls = 10};
+                             .most_calls = 10,
+                             .experts = {.count = 128, .per_token = 8, .hidden = 2048, .width = 768}};
 
 Device& device() {
   static const std::unique_ptr<Device> instance = bench::make_device_from_environment();
@@ -80,13 +102,19 @@ Operand vector_of(DType dtype, std::int64_t columns) {
   return operand(dtype, 1, columns);
 }
 
+/// Per measurement, of a call that takes `seconds`: as many as keep a GPU from waiting for the host.
+int calls_of(double seconds) {
+  constexpr double kLongEnoughSeconds = 10e-3;
+  return static_cast<int>(std::clamp(kLongEnoughSeconds / seconds, 1.0, 1.0 * shapes().most_calls));
+}
+
 template <typename Call>
 void measure(benchmark::State& state, double operations, double bytes, const Call& call) {
   const std::unique_ptr<Stream> stream = device().make_stream();
   Kernels& kernels = stream->kernels();
   call(kernels);  // scratch is set up by the first call
   wait_for_all(*stream);
-  const int calls = shapes().calls;
+  const int calls = calls_of(seconds_on_device(*stream, [&] { call(kernels); }));
   for (auto _ : state) {
     const double seconds = seconds_on_device(*stream, [&] {
       for (int i = 0; i < calls; ++i) call(kernels);
@@ -131,75 +159,119 @@ void bench_matmul(benchmark::State& state, const MatmulCase& c) {
   });
 }
 
-AttentionShape attention_shape() {
+std::vector<AttentionCase> attention_cases() {
   const Shapes& s = shapes();
-  return {.batch = s.batch,
-          .sequence = s.sequence,
-          .heads = s.heads,
-          .kv_heads = s.kv_heads,
-          .head_dimension = s.head_dimension(),
-          .scale = 1 / std::sqrt(static_cast<float>(s.head_dimension()))};
+  const AttentionCase of_step = {s.sequence, s.heads, s.kv_heads, s.head_dimension()};
+  AttentionCase in_documents = of_step;
+  in_documents.documents = 4;
+  if (device().host_addressable()) return {of_step, in_documents};
+  return {of_step,           in_documents,      {4096, 32, 8, 128}, {8192, 32, 8, 128}, {16384, 32, 8, 128},
+          {2048, 32, 8, 64}, {8192, 32, 8, 64}, {2048, 16, 8, 256}, {8192, 16, 8, 256}};
 }
 
-/// Equal documents in each sequence; one is the sequence itself.
-std::vector<std::int32_t> places(std::int64_t documents) {
+AttentionShape shape_of(const AttentionCase& c) {
+  return {.batch = shapes().tokens() / c.sequence,
+          .sequence = c.sequence,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dimension = c.head_dimension,
+          .scale = 1 / std::sqrt(static_cast<float>(c.head_dimension))};
+}
+
+std::vector<std::int32_t> places(const AttentionCase& c) {
   std::vector<std::int32_t> places;
   for (std::int64_t token = 0; token < shapes().tokens(); ++token)
-    places.push_back(static_cast<std::int32_t>(token % (shapes().sequence / documents)));
+    places.push_back(static_cast<std::int32_t>(token % (c.sequence / c.documents)));
   return places;
 }
 
 /// Counts the operations of `products` causal matrix products, of queries with keys of their documents.
-double attention_operations(int products, std::int64_t documents) {
-  const Shapes& s = shapes();
-  const std::int64_t length = s.sequence / documents;
-  return products * static_cast<double>(s.tokens()) * static_cast<double>(length * s.hidden);
+double attention_operations(int products, const AttentionCase& c) {
+  const std::int64_t length = c.sequence / c.documents;
+  return products * static_cast<double>(shapes().tokens()) * static_cast<double>(length * c.hidden());
 }
 
-/// Query, key and value as they lie in one fused matrix.
-struct QueryKeyValue {
-  explicit QueryKeyValue(const Matrix& fused)
-      : query(fused.column_slice(0, shapes().hidden)),
-        key(fused.column_slice(shapes().hidden, shapes().kv())),
-        value(fused.column_slice(shapes().hidden + shapes().kv(), shapes().kv())) {}
+/// What attention reads and writes; query, key and value lie in one fused matrix.
+struct AttentionOperands {
+  explicit AttentionOperands(const AttentionCase& c)
+      : fused(activation(c.qkv())),
+        out(activation(c.hidden())),
+        log_sum_exp(operand(kFp32, shapes().tokens() / c.sequence * c.heads, c.sequence)),
+        query(fused.matrix().column_slice(0, c.hidden())),
+        key(fused.matrix().column_slice(c.hidden(), c.kv())),
+        value(fused.matrix().column_slice(c.hidden() + c.kv(), c.kv())),
+        in_documents(device(), strata::places(c)),
+        places(c.documents > 1 ? in_documents.span() : Places()) {}
+  Operand fused, out, log_sum_exp;
   Matrix query, key, value;
+  DeviceArray<std::int32_t> in_documents;
+  Places places;
 };
 
-void bench_attention(benchmark::State& state, std::int64_t documents) {
-  const Operand fused = activation(shapes().qkv()), out = activation(shapes().hidden);
-  const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
-  const QueryKeyValue in(fused);
-  const DeviceArray<std::int32_t> in_documents(device(), places(documents));
-  measure_operations(state, attention_operations(2, documents), [&](Kernels& kernels) {
-    kernels.run(AttentionForward{.shape = attention_shape(),
-                                 .query = in.query,
-                                 .key = in.key,
-                                 .value = in.value,
-                                 .out = out,
-                                 .log_sum_exp = log_sum_exp,
-                                 .places = documents > 1 ? in_documents.span() : Places()});
+void bench_attention(benchmark::State& state, const AttentionCase& c) {
+  const AttentionOperands x(c);
+  measure_operations(state, attention_operations(2, c), [&](Kernels& kernels) {
+    kernels.run(AttentionForward{.shape = shape_of(c),
+                                 .query = x.query,
+                                 .key = x.key,
+                                 .value = x.value,
+                                 .out = x.out,
+                                 .log_sum_exp = x.log_sum_exp,
+                                 .places = x.places});
   });
 }
 
-void bench_attention_backward(benchmark::State& state, std::int64_t documents) {
-  const Operand fused = activation(shapes().qkv()), out = activation(shapes().hidden);
-  const Operand fused_gradient = activation(shapes().qkv());
-  const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
-  const QueryKeyValue in(fused), gradient(fused_gradient);
-  const DeviceArray<std::int32_t> in_documents(device(), places(documents));
-  measure_operations(state, attention_operations(5, documents), [&](Kernels& kernels) {
-    kernels.run(AttentionBackward{.shape = attention_shape(),
-                                  .query = in.query,
-                                  .key = in.key,
-                                  .value = in.value,
-                                  .out = out,
-                                  .log_sum_exp = log_sum_exp,
-                                  .out_gradient = out,
+void bench_attention_backward(benchmark::State& state, const AttentionCase& c) {
+  const AttentionOperands x(c), gradient(c);
+  measure_operations(state, attention_operations(5, c), [&](Kernels& kernels) {
+    kernels.run(AttentionBackward{.shape = shape_of(c),
+                                  .query = x.query,
+                                  .key = x.key,
+                                  .value = x.value,
+                                  .out = x.out,
+                                  .log_sum_exp = x.log_sum_exp,
+                                  .out_gradient = gradient.out,
                                   .query_gradient = gradient.query,
                                   .key_gradient = gradient.key,
                                   .value_gradient = gradient.value,
-                                  .places = documents > 1 ? in_documents.span() : Places()});
+                                  .places = x.places});
   });
+}
+
+/// Rows of tokens that experts compute, an equal number each, and where each expert's rows begin.
+std::int64_t expert_rows() {
+  return shapes().tokens() * shapes().experts.per_token;
+}
+DeviceArray<std::int32_t> expert_offsets() {
+  const std::int64_t count = shapes().experts.count;
+  std::vector<std::int32_t> offsets;
+  for (std::int64_t expert = 0; expert <= count; ++expert)
+    offsets.push_back(static_cast<std::int32_t>(expert_rows() * expert / count));
+  return {device(), offsets};
+}
+
+/// Each row's product with its expert's [columns, depth] matrix, transposed.
+void bench_grouped_product(benchmark::State& state, std::int64_t columns, std::int64_t depth) {
+  const Operand a = operand(kBf16, expert_rows(), depth), out = operand(kBf16, expert_rows(), columns);
+  const Operand b = operand(kBf16, shapes().experts.count * columns, depth);
+  const auto offsets = expert_offsets();
+  measure_operations(state, 2.0 * static_cast<double>(expert_rows() * columns) * static_cast<double>(depth),
+                     [&](Kernels& kernels) {
+                       kernels.run(GroupedProduct{
+                           .offsets = offsets.span(), .a = a, .b = b, .transpose_b = true, .out = out});
+                     });
+}
+
+/// The gradient of each expert's [rows, columns] matrix.
+void bench_grouped_weight_gradient(benchmark::State& state, std::int64_t rows, std::int64_t columns) {
+  const Operand a = operand(kBf16, expert_rows(), rows), b = operand(kBf16, expert_rows(), columns);
+  const Operand gradient = operand(kFp32, shapes().experts.count * rows, columns);
+  const auto offsets = expert_offsets();
+  measure_operations(
+      state, 2.0 * static_cast<double>(expert_rows() * columns) * static_cast<double>(rows),
+      [&](Kernels& kernels) {
+        kernels.run(GroupedWeightGradient{.offsets = offsets.span(), .a = a, .b = b, .gradient = gradient});
+      });
 }
 
 void bench_norm(benchmark::State& state, NormKind kind) {
@@ -432,13 +504,22 @@ void register_all() {
   const auto norm = [](auto function, NormKind kind) {
     return [=](benchmark::State& state) { function(state, kind); };
   };
-  const auto attention = [](auto function, std::int64_t documents) {
-    return [=](benchmark::State& state) { function(state, documents); };
+  for (const AttentionCase& c : attention_cases()) {
+    std::string of = std::to_string(c.sequence) + "x" + std::to_string(c.head_dimension);
+    if (c.documents > 1) of += "_in_" + std::to_string(c.documents) + "_documents";
+    add(("attention/" + of).c_str(), [c](benchmark::State& state) { bench_attention(state, c); });
+    add(("attention_backward/" + of).c_str(),
+        [c](benchmark::State& state) { bench_attention_backward(state, c); });
+  }
+  const ExpertShapes& experts = shapes().experts;
+  const auto grouped = [](auto function, std::int64_t first, std::int64_t second) {
+    return [=](benchmark::State& state) { function(state, first, second); };
   };
-  add("attention", attention(bench_attention, 1));
-  add("attention_backward", attention(bench_attention_backward, 1));
-  add("attention_in_4_documents", attention(bench_attention, 4));
-  add("attention_in_4_documents_backward", attention(bench_attention_backward, 4));
+  add("grouped/up", grouped(bench_grouped_product, 2 * experts.width, experts.hidden));
+  add("grouped/down", grouped(bench_grouped_product, experts.hidden, experts.width));
+  add("grouped/up_weight_gradient",
+      grouped(bench_grouped_weight_gradient, 2 * experts.width, experts.hidden));
+  add("grouped/down_weight_gradient", grouped(bench_grouped_weight_gradient, experts.hidden, experts.width));
   add("norm", norm(bench_norm, NormKind::layer_norm));
   add("norm_backward", norm(bench_norm_backward, NormKind::layer_norm));
   add("rms_norm", norm(bench_norm, NormKind::rms_norm));
