@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by bench/gpu.sh: measurements as records, a line each of "key=value" fields between tabs, where "part" and "name" tell
+# Sourced by bench/gpu_common.sh: measurements as records, a line each of "key=value" fields between tabs, where "part" and "name" tell
 # records apart; JSON and tables made of them. Needs bash and awk alone.
 
 # The file of all records; the caller sets it, and bench/json.awk's folder.
@@ -25,7 +25,8 @@ record() {
   shift 2
   line="part=$part"$'\t'"name=$name"
   for pair; do
-    [ -z "${pair#*=}" ] || line+=$'\t'$(tr '\t\n' '  ' <<<"$pair" | sed 's/ *$//')
+    pair=$(tr '\t\n' '  ' <<<"$pair" | sed 's/ *$//')
+    [ -z "${pair#*=}" ] || line+=$'\t'$pair
   done
   awk -F'\t' -v part="part=$part" -v name="name=$name" '$1 != part || $2 != name' "$records" >"$records.new"
   printf '%s\n' "$line" >>"$records.new"
@@ -63,7 +64,7 @@ records_as_json() {
 json_as_records() {
   flatten <"$1" | awk -F'\t' '
     split($1, path, ".") == 3 && path[1] == "measurements" {
-      if (path[2] != last) { if (line != "") print line; line = ""; last = path[2] }
+      if (path[2] "" != last "") { if (line != "") print line; line = ""; last = path[2] }
       line = line (line == "" ? "" : "\t") path[3] "=" $2
     }
     END { if (line != "") print line }'

@@ -1,6 +1,6 @@
-# The target `bundle`: build/strata-bundle-VERSION.tar.xz, which needs no installation. It holds the program, the tests
-# that use a GPU, the benchmarks, run files, what starts ranks, and every shared library that these need apart from glibc's and CUDA's; it
-# runs where glibc is no older than here. bench/gpu.sh in it is the way to use it on a GPU machine.
+# The target `bundle`: build/strata-bundle-VERSION.tar, which needs no installation. It holds the program, the tests that use a GPU, the
+# benchmarks, run files, what starts ranks, and every shared library that these need apart from glibc's and CUDA's. It runs if glibc is
+# no older than here. On a GPU machine bench/first.sh, bench/second.sh and bench/gpu.sh use it; cmake/bundle.sh says how it is packed.
 
 set(bundle_programs strata bench_adamw bench_kernels bench_ceilings bench_nvme)
 foreach(test device_test execute_test parity_test collectives_nccl_test)
@@ -25,8 +25,9 @@ install(RUNTIME_DEPENDENCY_SET bundle_libraries
         PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|mvec|dl|pthread|rt|resolv|util)\\.so"
                             "^lib(cuda|cudart|cublas|cublasLt|cudnn[a-z_]*|nvrtc|nvJitLink)\\.so"
         LIBRARY DESTINATION lib ${bundled})
-install(PROGRAMS bench/gpu.sh bench/compare.py bench/pytorch_gpu.py DESTINATION bench ${bundled})
-install(FILES bench/process_memory.py bench/pytorch_common.py bench/records.sh bench/json.awk DESTINATION bench ${bundled})
+install(PROGRAMS bench/first.sh bench/second.sh bench/gpu.sh bench/compare.py bench/pytorch_gpu.py DESTINATION bench ${bundled})
+install(FILES bench/process_memory.py bench/pytorch_common.py bench/gpu_common.sh bench/steps.sh bench/records.sh bench/json.awk
+        DESTINATION bench ${bundled})
 install(DIRECTORY bench/runs DESTINATION bench ${bundled})
 install(DIRECTORY tests/parity/goldens DESTINATION tests/parity ${bundled})
 install(FILES tests/layouts/pairs.txt DESTINATION tests/layouts ${bundled})

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Packs what cmake/bundle.cmake lists; the target `bundle` calls it: cmake/bundle.sh CMAKE BUILD_FOLDER VERSION [--try]
+# The archive is a plain tar, which any system unpacks. It holds bench/, whose scripts unpack the rest: programs.tar.xz, with the xz
+# beside it, since a bare system has none. That xz needs glibc alone, as the programs do.
 # --try packs nothing: it puts the bundle together, and its ranks start.
 set -euo pipefail
 cmake=$1 build=$2 version=$3
 source=$(cd "$(dirname "$0")/.." && pwd)
 name=strata-bundle-$version
 stage=$build/bundle/$name
-archive=$build/$name.tar.xz
+archive=$build/$name.tar
 window=256MiB  # the programs have most of their code in common
-largest_mib=44
+largest_mib=40
 
 # What starts ranks: Open MPI's mpirun, and those of its plugins, and PMIx's, that need nothing else. bench/gpu.sh names their
 # folders to them, since they have Debian's built in.
@@ -23,6 +25,11 @@ copy_launcher() {
     readelf -d "$plugin" | grep -qE 'NEEDED.*(shmem|ucp|ucs|_ofi|fabric|verbs|psm|nl-3)' || cp -L "$plugin" "$stage/lib/openmpi/"
   done
   cp /usr/share/openmpi/*.txt "$stage/share/openmpi/"
+}
+
+copy_xz() {
+  mkdir -p "$stage/xz"
+  cp -L "$(command -v xz)" "$(ldd "$(command -v xz)" | awk '/liblzma/ { print $3 }')" "$stage/xz/"
 }
 
 # A library that has a path of its own does not look where the program that loads it does.
@@ -41,7 +48,7 @@ copy_licences() {
   local file package
   mkdir -p "$stage/licences"
   {
-    printf '%s\n' nlohmann-json3-dev libcli11-dev libxxhash-dev libgtest-dev openmpi-bin libpmix2 libmunge2
+    printf '%s\n' nlohmann-json3-dev libcli11-dev libxxhash-dev libgtest-dev openmpi-bin libpmix2 libmunge2 xz-utils liblzma5
     for file in "$stage"/lib/*.so*; do
       [ -L "$file" ] || dpkg-query -S "*-linux-gnu/$(basename "$file")" 2>/dev/null | head -n 1 | cut -d : -f 1 || true
     done
@@ -54,9 +61,10 @@ copy_licences() {
 # Every library that a program of the bundle finds lies in the bundle, or belongs to glibc or CUDA.
 check_libraries() {
   local program path foreign
-  for program in "$stage"/bin/* "$stage"/launcher/* "$stage"/lib/*/*.so; do
-    path=
-    [[ $program == */bin/* ]] || path=$stage/lib  # bench/gpu.sh says so
+  for program in "$stage"/bin/* "$stage"/launcher/* "$stage"/lib/*/*.so "$stage/xz/xz"; do
+    path=$stage/lib  # so bench/gpu.sh says for what starts ranks
+    [[ $program != */bin/* ]] || path=
+    [[ $program != */xz/* ]] || path=$stage/xz
     foreign=$(env -i PATH="$PATH" LD_LIBRARY_PATH="$path" ldd "$program" | awk -v own="$stage/" '
       /linux-vdso|ld-linux/ || index($3, own) == 1 { next }
       $1 ~ /^lib(c|m|mvec|dl|pthread|rt|resolv|util)\.so/ { next }
@@ -69,11 +77,14 @@ check_libraries() {
   done
 }
 
+pack() { tar -C "$1" --sort=name --owner=0 --group=0 --numeric-owner -cf - "${@:2}"; } # FOLDER NAME...
+
 rm -rf "$build/bundle" "$archive"
 "$cmake" --install "$build" --component bundle --strip --prefix "$stage" >/dev/null
 commit=$(git -C "$source" describe --always --dirty 2>/dev/null || echo 'no commit')
 echo "$version ($commit)" >"$stage/VERSION"
 copy_launcher
+copy_xz
 forget_paths
 copy_licences
 check_libraries
@@ -82,7 +93,10 @@ if [ "${4-}" = --try ]; then
   rm -rf "$build/bundle"
   exit
 fi
-tar -C "$build/bundle" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | xz --lzma2=preset=6,dict="$window" >"$archive"
+pack "$stage" bin lib launcher share licences docs examples tests | xz --x86 --lzma2=preset=9e,dict="$window" >"$build/bundle/programs.tar.xz"
+(cd "$stage" && rm -r bin lib launcher share licences docs examples tests)
+mv "$build/bundle/programs.tar.xz" "$stage/"
+pack "$build/bundle" "$name" >"$archive"
 rm -rf "$build/bundle"
 mib=$(($(stat -c %s "$archive") / 1048576))
 if [ "$mib" -ge "$largest_mib" ]; then
