@@ -119,7 +119,7 @@ values_of() {
 run_of() {
   local table="--set device.product_table=$work/products" host="--set memory.host=${host_gib}GiB"
   local a8="llama-8b $host $table --set model.config.num_hidden_layers=6 --set data.sequence_length=4096 --set train.batch=16
-    --set train.microbatch=4 --set train.steps=6"
+    --set train.microbatch=4 --set train.steps=6 --set optimizer.lr=3e-5"
   local small="llama-sparse --set train.threads=0 --set memory.device=8GiB --set memory.host=8GiB"
   local small_state="--set optimizer.master=split --set optimizer.moments=bf16 --set optimizer.clip_norm=0"
   case $1 in

@@ -19,6 +19,36 @@ foreach(program IN LISTS bundle_programs)
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 
+# The same programs with kernels as machine code for every generation that nvcc takes. The target `bundle` alone compiles these: other
+# builds leave Ada without its conversions to e4m3, and later GPUs to the driver, which compiles all kernels when a program first starts.
+set(programs_with_all_kernels)
+if(STRATA_WITH_CUDA)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE nvcc_takes)
+  set(architectures 80-real 90)
+  foreach(architecture 89 100 120)
+    if(nvcc_takes MATCHES "sm_${architecture}[^0-9]")
+      list(APPEND architectures ${architecture}-real)
+    endif()
+  endforeach()
+  get_target_property(kernel_sources strata_device_cuda SOURCES)
+  list(FILTER kernel_sources INCLUDE REGEX "[.]cu$")
+  add_library(kernels_of_bundle OBJECT EXCLUDE_FROM_ALL ${kernel_sources})
+  target_link_libraries(kernels_of_bundle PRIVATE strata_options strata_base strata_optim strata_device fmt::fmt)
+  set_target_properties(kernels_of_bundle PROPERTIES CUDA_ARCHITECTURES "${architectures}")
+  foreach(program strata bench_kernels bench_ceilings device_test execute_test parity_test)
+    if(NOT TARGET ${program})
+      continue()
+    endif()
+    # Objects come before libraries, whose kernels are then not linked.
+    add_executable(${program}_of_bundle EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${program}> $<TARGET_OBJECTS:kernels_of_bundle>)
+    target_link_libraries(${program}_of_bundle PRIVATE $<TARGET_PROPERTY:${program},LINK_LIBRARIES>)
+    target_link_options(${program}_of_bundle PRIVATE -Wl,--disable-new-dtags)
+    set_target_properties(${program}_of_bundle PROPERTIES OUTPUT_NAME ${program} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bundled
+                          LINKER_LANGUAGE CXX BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${bundle_rpath}")
+    list(APPEND programs_with_all_kernels ${program}_of_bundle)
+  endforeach()
+endif()
+
 set(bundled COMPONENT bundle EXCLUDE_FROM_ALL)
 install(TARGETS ${bundle_programs} RUNTIME_DEPENDENCY_SET bundle_libraries RUNTIME DESTINATION bin ${bundled})
 install(RUNTIME_DEPENDENCY_SET bundle_libraries
@@ -37,7 +67,7 @@ install(FILES README.md DESTINATION . ${bundled})
 add_custom_target(bundle
   COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/bundle.sh ${CMAKE_COMMAND} ${CMAKE_BINARY_DIR} ${PROJECT_VERSION}
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} USES_TERMINAL VERBATIM)
-add_dependencies(bundle ${bundle_programs})
+add_dependencies(bundle ${bundle_programs} ${programs_with_all_kernels})
 if(TARGET collectives_nccl_test)
   add_test(NAME bundle COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/bundle.sh ${CMAKE_COMMAND} ${CMAKE_BINARY_DIR} ${PROJECT_VERSION} --try)
   set_tests_properties(bundle PROPERTIES TIMEOUT ${STRATA_LAUNCH_TIMEOUT})
