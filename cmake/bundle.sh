@@ -93,7 +93,9 @@ if [ "${4-}" = --try ]; then
   rm -rf "$build/bundle"
   exit
 fi
-for program in "$build"/bundled/*; do strip -o "$stage/bin/$(basename "$program")" "$program"; done
+for program in "$build"/bundled/*; do  # with kernels for every GPU
+  [ ! -x "$program" ] || strip -o "$stage/bin/$(basename "$program")" "$program"
+done
 pack "$stage" bin lib launcher share licences docs examples tests | xz --x86 --lzma2=preset=9e,dict="$window" >"$build/bundle/programs.tar.xz"
 (cd "$stage" && rm -r bin lib launcher share licences docs examples tests)
 mv "$build/bundle/programs.tar.xz" "$stage/"
