@@ -12,7 +12,8 @@
 #   train      GPT-2 124M and Llama 1.5B and 3B in the GPU's memory, beside PyTorch
 #   choices    Llama 1.5B as it is, with products timed (device.product_table), in FP8 and with both; 8 blocks of Llama 8B in FP8 with
 #              a budget of 12 GiB, whose parameters travel in bf16 and packed
-#   offload    Llama 8B with device budgets of 80, 48, 24 and 12 GiB, beside PyTorch FSDP2 with CPU offload
+#   offload    Llama 8B with device budgets of 80, 48, 24 and 12 GiB, beside PyTorch's FSDP2 and DeepSpeed's
+#              ZeRO stage 3 with CPU offload
 #   largest    the largest Llama with 8B's blocks that trains
 #   cpu        the other cases of the programs of the part tests, which this machine's processor decides
 # Programs: those of BUNDLE if one is named; of the bundle that this script lies in; of build/, built where it is missing.
@@ -286,6 +287,8 @@ $(packed_runs)"
   failed=1
 }
 
+has_deepspeed() { timeout 20 "$python" -c 'import importlib.metadata as m; m.version("deepspeed")' 2>/dev/null; }
+
 # Blocks of the 8B shape that the host can hold, with the smallest device budget and for PyTorch too.
 blocks_that_fit() {
   local blocks parameters
@@ -309,10 +312,14 @@ part_offload() {
   config=$(shape_of config llama-8b | sed "s/\"num_hidden_layers\": [0-9]*/\"num_hidden_layers\": $blocks/")
   # The budget and the batch that matter most first, in case that the time is not enough.
   while read -r budget tokens; do
-    if [ "$budget" = pytorch ]; then
-      ! skipped offload "$name, ${tokens}k tokens, FSDP2" || continue
-      train_pytorch offload "$name, ${tokens}k tokens, FSDP2" "$name, ${tokens}k tokens, 24 GiB" llama-8b "$config" \
-        --mode fsdp2-offload --microbatch 8 --microbatches $((tokens / 16)) --steps 3 --warmup 2
+    if [[ $budget == *-offload ]]; then
+      ! skipped offload "$name, ${tokens}k tokens, $budget" || continue
+      if [ "$budget" = zero3-offload ] && ! has_deepspeed; then
+        record offload "$name, ${tokens}k tokens, $budget" "note=not run: $python has no DeepSpeed"
+        continue
+      fi
+      train_pytorch offload "$name, ${tokens}k tokens, $budget" "$name, ${tokens}k tokens, 24 GiB" llama-8b "$config" \
+        --mode "$budget" --microbatch 8 --microbatches $((tokens / 16)) --steps 3 --warmup 2
       continue
     fi
     ! skipped offload "$name, ${tokens}k tokens, $budget GiB" || continue
@@ -321,14 +328,15 @@ part_offload() {
     train_strata offload "$name, ${tokens}k tokens, $budget GiB" llama-8b --set "memory.device=$device" \
       --set "memory.host=${host_gib}GiB" --set "model.config.num_hidden_layers=$blocks" --set "train.batch=$((tokens / 2))"
   done <<<"24 32
-pytorch 32
+fsdp2-offload 32
+zero3-offload 32
 12 32
 48 32
 80 32
 24 16
-pytorch 16
+fsdp2-offload 16
 24 64
-pytorch 64
+fsdp2-offload 64
 12 16
 12 64
 48 16
@@ -380,8 +388,9 @@ part_text() {
     ranks) say "Processes that share one GPU and exchange values over sockets; trained is bench/runs/llama-sparse.yaml." ;;
     choices) say "Sequence 2048, random weights, medians of steps. The state hashes of both runs with products timed are equal, and" \
       "so are those of the two with a budget." ;;
-    offload) say "Sequence 2048, random weights, medians of steps. FSDP2: fully_shard per block, CPUOffloadPolicy, all of the" \
-      "GPU's memory, microbatches of 8, compiled blocks that recompute, gradients summed on the GPU; its ratio is to strata" \
+    offload) say "Sequence 2048, random weights, medians of steps. fsdp2-offload: fully_shard per block, CPUOffloadPolicy, all of the" \
+      "GPU's memory, microbatches of 8, compiled blocks that recompute, gradients summed on the GPU. zero3-offload: DeepSpeed's ZeRO" \
+      "stage 3, parameters and optimizer state on the CPU, microbatches of 8, blocks that recompute. Their ratios are to strata" \
       "with 24 GiB." ;;
     largest) say "Two sequences of 2048 tokens, recomputation, all memory of GPU and host." ;;
   esac

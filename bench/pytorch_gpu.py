@@ -9,11 +9,14 @@ in bf16. Prints one JSON line; where it fails, for lack of memory say, the line 
   fsdp2-offload  torch.distributed.fsdp.fully_shard of every block and of the model with CPUOffloadPolicy(pin_memory=True), on one
                  rank: parameters, gradients and AdamW on the CPU; gradients of a step's microbatches are summed on the GPU first;
                  blocks recompute their activations
+  zero3-offload  DeepSpeed's ZeRO stage 3 on one rank, with parameters and optimizer state on the CPU (its CPUAdam, which it compiles at
+                 first); weights are bf16 with fp32 masters, blocks recompute their activations and are not compiled
 --weights fp32 keeps fp32 parameters that are cast to bf16 for computing: 16 bytes per parameter (parameter, gradient, two moments).
 --weights bf16 keeps everything in bf16: 8 bytes per parameter, and a training that is not the same.
 --device cpu is for trying the program itself.
 """
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -175,14 +178,18 @@ def fill(model):
             part.copy_(source[:len(part)])
 
 
-def shard(model, arguments):
-    """FSDP2 on one rank, with parameters, gradients and the optimizer's state on the CPU."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+def be_the_only_rank():
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=port, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+
+
+def shard(model, arguments):
+    """FSDP2 on one rank, with parameters, gradients and the optimizer's state on the CPU."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+    be_the_only_rank()
     on_gpu = arguments.device == "cuda"
     torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     options = {"mesh": init_device_mesh(arguments.device, (1,)), "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16),
@@ -192,18 +199,34 @@ def shard(model, arguments):
     fully_shard(model, **options)
 
 
+def make_engine(model, arguments):
+    """DeepSpeed's ZeRO stage 3 on one rank, with parameters and the optimizer's state on the CPU."""
+    import deepspeed
+    be_the_only_rank()
+    on_cpu = {"device": "cpu", "pin_memory": arguments.device == "cuda"}
+    engine, *_ = deepspeed.initialize(model=model, config={
+        "train_micro_batch_size_per_gpu": arguments.microbatch,
+        "gradient_accumulation_steps": arguments.microbatches,
+        "gradient_clipping": 1.0,
+        "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
+        "zero_optimization": {"stage": 3, "offload_param": on_cpu, "offload_optimizer": on_cpu, "overlap_comm": True},
+        "steps_per_print": 10**9})
+    return engine
+
+
 def make_model(arguments):
-    offload = arguments.mode == "fsdp2-offload"
-    dtype = torch.bfloat16 if arguments.weights == "bf16" else torch.float32
+    offload, deepspeed = arguments.mode == "fsdp2-offload", arguments.mode == "zero3-offload"
+    dtype = torch.bfloat16 if deepspeed or arguments.weights == "bf16" else torch.float32
     with torch.device("meta"):
         model = Model(make_sizes(arguments.architecture, json.loads(arguments.config))).to(dtype)
     for block in model.blocks:
-        block.checkpointing = offload or arguments.checkpointing
+        block.checkpointing = offload or deepspeed or arguments.checkpointing
         if offload and arguments.compile:  # compiled by block, inside of what FSDP does before and after each
             block.compute = torch.compile(block.compute_plainly)
     if offload:
         shard(model, arguments)
-    model.to_empty(device="cpu" if offload else arguments.device)
+    model.to_empty(device="cpu" if offload or deepspeed else arguments.device)
     if model.sizes["tied"]:  # to_empty separates them
         model.head.weight = model.embedding.weight
     fill(model)
@@ -227,29 +250,47 @@ def train_step(model, forward, optimizer, windows, arguments):
     return total.item()
 
 
+def engine_step(engine, windows, arguments):
+    total = 0
+    for _ in range(arguments.microbatches):
+        loss = engine(*windows.next(arguments.microbatch, engine.device))
+        engine.backward(loss)
+        engine.step()  # updates after the last microbatch
+        total = total + loss.detach() / arguments.microbatches
+    return total.item()
+
+
 def train(arguments):
     torch.manual_seed(1)
     model = make_model(arguments)
-    parameters = list(model.parameters())
-    optimizer = make_optimizer(parameters)
-    whole = arguments.compile and arguments.mode == "resident"
-    forward = torch.compile(model) if whole else model
+    parameters = sum(p.numel() for p in model.parameters())
     windows = Windows(arguments.file, arguments.sequence)
     on_gpu = arguments.device == "cuda"
+    if arguments.mode == "zero3-offload":
+        engine = make_engine(model, arguments)
+
+        def take_step():
+            return engine_step(engine, windows, arguments)
+    else:
+        optimizer = make_optimizer(list(model.parameters()))
+        forward = torch.compile(model) if arguments.compile and arguments.mode == "resident" else model
+
+        def take_step():
+            return train_step(model, forward, optimizer, windows, arguments)
 
     seconds, losses = [], []
     for step in range(arguments.warmup + arguments.steps):
         if on_gpu and step == arguments.warmup:
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
-        losses.append(train_step(model, forward, optimizer, windows, arguments))
+        losses.append(take_step())
         if on_gpu:
             torch.cuda.synchronize()
         if step >= arguments.warmup:
             seconds.append(time.perf_counter() - start)
     tokens = arguments.sequence * arguments.microbatch * arguments.microbatches
     return {"torch": torch.__version__, "mode": arguments.mode, "weights": arguments.weights, "compiled": arguments.compile,
-            "parameters": sum(p.numel() for p in parameters), "bytes_per_parameter": 16 if arguments.weights == "fp32" else 8,
+            "parameters": parameters, "bytes_per_parameter": 16 if arguments.weights == "fp32" else 8,
             "microbatch": arguments.microbatch, "microbatches": arguments.microbatches, "tokens_per_step": tokens,
             "step_seconds": seconds, "median_step_seconds": statistics.median(seconds),
             "tokens_per_second": tokens / statistics.median(seconds),
@@ -267,7 +308,7 @@ def parse_arguments():
     parser.add_argument("--microbatches", type=int, default=1, help="accumulated per step")
     parser.add_argument("--steps", type=int, default=3, help="measured")
     parser.add_argument("--warmup", type=int, default=2, help="steps before these")
-    parser.add_argument("--mode", choices=["resident", "fsdp2-offload"], default="resident")
+    parser.add_argument("--mode", choices=["resident", "fsdp2-offload", "zero3-offload"], default="resident")
     parser.add_argument("--weights", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--checkpointing", action="store_true", help="recompute blocks in the backward pass")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
@@ -279,7 +320,9 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     try:
-        print(json.dumps(train(arguments)))
+        with contextlib.redirect_stdout(sys.stderr):  # DeepSpeed's words
+            result = train(arguments)
+        print(json.dumps(result))
     except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
         lines = str(error).splitlines() or [""]
         print(json.dumps({"error": f"{type(error).__name__}: {lines[0]}"}))
