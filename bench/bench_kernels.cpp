@@ -115,11 +115,10 @@ void measure(benchmark::State& state, double operations, double bytes, const Cal
   call(kernels);  // scratch is set up by the first call
   wait_for_all(*stream);
   const int calls = calls_of(seconds_on_device(*stream, [&] { call(kernels); }));
-  for (auto _ : state) {
-    const double seconds = seconds_on_device(*stream, [&] {
+  while (state.KeepRunningBatch(calls)) {
+    state.SetIterationTime(seconds_on_device(*stream, [&] {
       for (int i = 0; i < calls; ++i) call(kernels);
-    });
-    state.SetIterationTime(seconds / calls);
+    }));
   }
   using benchmark::Counter;
   const auto rate = [](double amount) { return Counter(amount, Counter::kIsIterationInvariantRate); };
