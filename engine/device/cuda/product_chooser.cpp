@@ -43,7 +43,7 @@ class CollectedProducts final : public Kernels {
   std::vector<Product> products_;
 };
 
-/// Of the scales of a and b.
+/// What the scales of a and b take.
 constexpr Bytes kScaleBytes = 2 * kAlignment;
 
 Bytes extent(const Matrix& matrix) {
