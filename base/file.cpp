@@ -47,15 +47,20 @@ Folder open_own_folder(const fs::path& path) {
 }
 
 /// The file's bytes reach the disk a piece after the other: all at once would show no advance, and a large
-/// file on a slow disk takes long. Whatever this misses, or fails to do, is left to fsync.
-void sync_pieces(int descriptor, WatchedWait& wait) {
+/// file on a slow disk takes long. What this misses is left to fsync. Throws if bytes are lost: Linux reports
+/// a failed write-back once, so an fsync behind this call would succeed.
+void sync_pieces(int descriptor, const fs::path& path, WatchedWait& wait) {
   constexpr Bytes kPiece = 256 * MiB;
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return;
   for (Bytes offset = 0; offset < status.st_size; offset += kPiece) {
     constexpr unsigned kDone =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-    if (::sync_file_range(descriptor, offset, kPiece, kDone) != 0) return;
+    if (::sync_file_range(descriptor, offset, kPiece, kDone) != 0) {
+      const bool is_unsupported = errno == ENOSYS || errno == EINVAL || errno == ESPIPE;
+      if (is_unsupported) return;
+      throw_system_error("sync", path, errno);
+    }
     wait.advance();
   }
 }
@@ -87,7 +92,7 @@ void FileSystem::write(int descriptor, std::span<const std::byte> bytes, const f
 
 void FileSystem::sync(int descriptor, const fs::path& path) {
   WatchedWait wait([&path] { return "syncing " + path.string(); });
-  sync_pieces(descriptor, wait);
+  sync_pieces(descriptor, path, wait);
   // Some special files cannot be synced and say EINVAL; they have nothing to lose either.
   if (::fsync(descriptor) != 0 && errno != EINVAL) throw_system_error("sync", path, errno);
 }

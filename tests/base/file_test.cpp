@@ -2,10 +2,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <utility>
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/hostile.h"
 
@@ -17,6 +22,8 @@ using test::expect_error;
 using test::TemporaryFolder;
 using test::Trap;
 using test::Victim;
+
+int write_back_error = 0;  ///< of the next sync_file_range(); 0: none
 
 std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -32,6 +39,18 @@ TEST(File, WhatIsWrittenIsRead) {
   EXPECT_EQ(writer.bytes(), 12);
   EXPECT_EQ(writer.checksum(), hash_text("first second"));
   EXPECT_EQ(hash_file(FileReader(folder / "file")), hash_text("first second"));
+}
+
+/// Linux tells a failed write-back to the first call that asks, here sync_file_range(), and no later one.
+TEST(File, ALostWriteBackIsNoSync) {
+  const TemporaryFolder folder;
+  FileWriter writer(FileSystem::real(), folder / "file");
+  writer.write(as_bytes("lost"));
+  write_back_error = EIO;
+  expect_error<SystemError>([&] { writer.finish(); }, {"cannot sync", "file"});
+  write_back_error = ENOSYS;
+  write_file(FileSystem::real(), folder / "other", "kept");
+  EXPECT_EQ(write_back_error, 0) << "sync_file_range() was not called";
 }
 
 TEST(File, ReadsHaveAnOffset) {
@@ -167,3 +186,11 @@ TEST(File, AHashCoversFilesLargerThanItsBuffer) {
 
 }  // namespace
 }  // namespace strata
+
+/// In place of the C library's.
+extern "C" int sync_file_range(int descriptor, off64_t offset, off64_t bytes, unsigned flags) {
+  const int error = std::exchange(strata::write_back_error, 0);
+  if (error == 0) return static_cast<int>(::syscall(SYS_sync_file_range, descriptor, offset, bytes, flags));
+  errno = error;
+  return -1;
+}
