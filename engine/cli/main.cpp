@@ -1,9 +1,12 @@
 // The strata program: reads the command line, runs one command, and turns what it throws into a sentence and
 // an exit status: 0 done, 1 the run failed or was stopped, 2 the run file, the command line or a file they
 // name is wrong.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -20,6 +23,14 @@
 
 namespace strata {
 namespace {
+
+/// Puts /dev/null where a daemon has closed standard input, output or error. The next file would be opened in
+/// its place, and words for people would be written into it.
+void open_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDWR);
+  }
+}
 
 CLI::Option* add_run_file(CLI::App& app, RunFileCommand& command) {
   app.add_option("--set", command.overrides, "override a key of the run file: --set train.steps=10")
@@ -273,6 +284,7 @@ int run(int argc, char** argv) {
 }  // namespace strata
 
 int main(int argc, char** argv) {
+  strata::open_standard_descriptors();
   strata::StandardOutput output;
   strata::leave_if_cut_short(strata::leave);
   try {

@@ -254,6 +254,20 @@ TEST_F(Output, OfPlanShowsTheSchedule) {
   EXPECT_THAT(outcome.out, HasSubstr("\nupdate embedding\n"));
 }
 
+/// A closed descriptor would be that of the next file.
+TEST_F(Output, OfClosedStreamsGoesIntoNoFile) {
+  for (const char* closed : {"2>&-", ">&- 2>&-", "<&- >&- 2>&-"}) {
+    const std::string command =
+        std::string(STRATA_PROGRAM " train run.yaml --set report.metrics=m.jsonl ") + closed;
+    EXPECT_EQ(Process("/bin/sh", {"-c", command}, {.folder = path(".")}).wait().status, 0) << closed;
+    std::ifstream metrics(path("m.jsonl"));
+    std::int64_t lines = 0;
+    for (std::string line; std::getline(metrics, line); ++lines) EXPECT_TRUE(line.starts_with("{")) << line;
+    EXPECT_GT(lines, 0) << closed;
+    std::filesystem::remove(path("m.jsonl"));
+  }
+}
+
 /// Also of a text so long that it is written before the end, and of one that is flushed as it comes.
 TEST_F(Output, ThatIsLostFailsTheCommandAndAReaderThatEndsDoesNot) {
   make_model_folder("model");
