@@ -38,6 +38,8 @@ void request_stop(int signal) {
 
 const std::atomic<bool>& stop_on_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
+  const bool is_ignored = std::signal(SIGHUP, request_stop) == SIG_IGN;
+  if (is_ignored) std::signal(SIGHUP, SIG_IGN);  // nohup's run goes on without its terminal
   return stop_requested;
 }
 

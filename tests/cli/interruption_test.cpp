@@ -46,6 +46,16 @@ TEST_F(Interruption, ByCtrlCSavesAndSaysHowToGoOnToTheSameBits) {
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
 }
 
+TEST_F(Interruption, OfTheTerminalSavesToo) {
+  LinePipe metrics(path("metrics"));
+  Process run = start(saving({"report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
+  ASSERT_TRUE(metrics.wait_for_lines(1));
+  run.send(SIGHUP);
+  const Outcome stopped = run.wait();
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_THAT(stopped.err, HasSubstr("saved; go on with"));
+}
+
 TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
   LinePipe metrics(path("metrics"));
   Process run =
