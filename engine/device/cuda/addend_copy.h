@@ -1,6 +1,6 @@
-// Products that add to 16-bit numbers in place. There cuBLASLt rounds the product before it adds it, and
-// elsewhere the sum alone (cuBLASLt 13.0 on an H200): an error more, and other bits where a plan lets an
-// output lie over what it is added to. A copy of the output is added instead. .cu files include it.
+// Products that add to 16-bit numbers in place. cuBLASLt rounds such a product before it adds it (13.0 on an
+// H200). If what it adds lies elsewhere, it rounds the sum alone. In place there is one error more, and bits
+// would depend on where a plan places an output. So a copy of the output is added. .cu files include it.
 #pragma once
 
 #include "engine/device/kernels.h"
