@@ -2,6 +2,8 @@
 // cuda), and memory on it. One thread.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <span>
@@ -61,7 +63,16 @@ class Operand {
       : bytes_(rows * columns * size_of(dtype)),
         memory_(device.allocate(bytes_)),
         matrix_(memory_->data(), dtype, rows, columns) {
-    fill_with_numbers(device, memory_->data(), bytes_, dtype);
+    const std::int64_t elements = rows * columns, pattern = std::min(elements, std::int64_t{1} << 20);
+    fill_with_numbers(device, memory_->data(), pattern * size_of(dtype), dtype);
+    // The device copies the rest, twice as much each time: the host's copies would take most of a benchmark.
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    for (std::int64_t filled = pattern; filled < elements; filled *= 2) {
+      const std::int64_t count = std::min(filled, elements - filled);
+      std::byte* const next = memory_->data() + filled * size_of(dtype);
+      stream->kernels().run(Cast{{memory_->data(), dtype, 1, count}, {next, dtype, 1, count}});
+    }
+    wait_for_all(*stream);
   }
   operator const Matrix&() const { return matrix_; }
   const Matrix& matrix() const { return matrix_; }
