@@ -218,6 +218,9 @@ figures() {
   expect 'device.product_table=.* --set memory.device=1073741824 --set optimizer.master=split' "$bundle/bin/strata.calls"
   expect '^- 0.750 of the ceiling: norm' "$page"
   expect_archive "$OUT/logs.tar.gz" runs-a8.json
+  OUT=$work/right run "$bundle/bench/first.sh" loss_gpu || fail "a run by itself fails"
+  OUT=$work/wrong run "$bundle/bench/first.sh" loss_cpu loss_gpu && fail "another loss than the CPU's is no failure"
+  return 0
 }
 
 # The plan beside first.sh's steps, and what failed in it.
