@@ -20,12 +20,49 @@ constexpr std::array<Launcher, 3> kLaunchers = {{{"OMPI_COMM_WORLD_RANK", "OMPI_
                                                  {"PMI_RANK", "PMI_SIZE"},
                                                  {"SLURM_PROCID", "SLURM_NTASKS"}}};
 
+/// What starts several tasks, and what each of them then has in its environment. Slurm's allocations have
+/// SLURM_NTASKS, also where a script or a shell is alone in them; only the tasks of srun have its step's.
+struct TaskStarter {
+  const char* name;
+  Launcher variables;
+};
+constexpr std::array<TaskStarter, 9> kTaskStarters = {
+    {{"mpirun", kLaunchers[0]},
+     {"a launcher with PMI", kLaunchers[1]},
+     {"Slurm's srun", {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}},
+     {"torchrun", {"RANK", "WORLD_SIZE"}},
+     {"MVAPICH's launcher", {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}},
+     {"Flux", {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"}},
+     {"jsrun", {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}},
+     {"Cray's aprun", {"ALPS_APP_PE", "ALPS_APP_SIZE"}},
+     {"PALS", {"PALS_RANKID", "PALS_SIZE"}}}};
+
+/// What the environment says of the number of tasks; 0 if it says nothing.
+int tasks_of(const Launcher& variables) {
+  const char* size = std::getenv(variables.size);
+  return std::getenv(variables.rank) != nullptr && size != nullptr ? std::atoi(size) : 0;
+}
+
 }  // namespace
+
+std::string why_not_alone() {
+  if (tasks_of(kLaunchers[0]) == 1) return "";  // mpirun -n 1 says so
+  for (const TaskStarter& starter : kTaskStarters) {
+    const int tasks = tasks_of(starter.variables);
+    if (tasks < 2) continue;
+    return fmt::format(
+        "{} started this process as one of {} tasks ({}={}), and MPI joins it with no other, so each would "
+        "do "
+        "the whole run alone: start ranks with mpirun, or with srun --mpi=pmix; if each task is a run of its "
+        "own, unset {}",
+        starter.name, tasks, starter.variables.size, tasks, starter.variables.size);
+  }
+  return "";
+}
 
 bool started_by_launcher() {
   for (const Launcher& launcher : kLaunchers) {
-    const char* size = std::getenv(launcher.size);
-    if (std::getenv(launcher.rank) && size && std::atoi(size) > 1) return true;
+    if (tasks_of(launcher) > 1) return true;
   }
   return false;
 }

@@ -9,6 +9,10 @@ namespace strata {
 /// variables say. A process that was started by itself needs no MPI.
 bool started_by_launcher();
 
+/// For a process that MPI has joined with no other: why it is not alone nevertheless, as its environment
+/// variables say, and what to do; a sentence, or empty.
+std::string why_not_alone();
+
 /// "rank 2 (node7)": how this process, which is that rank, names itself to users.
 std::string name_as_rank(int rank);
 

@@ -19,9 +19,14 @@
 namespace strata {
 
 Job::Job() : watchdog_(Watchdog::kDefaultSeconds, [this](const std::string& hang) { leave(hang); }) {
-  if (!started_by_launcher()) return;
-  mpi_ = std::make_unique<MpiWorld>();
-  world_ = mpi_->communicator();
+  if (started_by_launcher()) {
+    mpi_ = std::make_unique<MpiWorld>();
+    world_ = mpi_->communicator();
+  }
+  if (size() == 1) {
+    if (const std::string sentence = why_not_alone(); !sentence.empty()) throw ConfigError(sentence);
+  }
+  if (!world_) return;
   find_neighbours();
   status_.set_speaker(speaker());
 }

@@ -18,7 +18,8 @@ namespace strata {
 
 class Job {
  public:
-  /// Starts MPI if a launcher started this process as one of several. Throws CommError.
+  /// Starts MPI if a launcher started this process as one of several. Throws CommError, and ConfigError if
+  /// MPI joins it with none of them.
   Job();
 
   int rank() const { return world_ ? world_->rank() : 0; }

@@ -41,6 +41,20 @@ TEST_F(Refusal, OfAWrongOverrideNamesTheOverride) {
                   {"--set train.steps=many", "an integer"});
 }
 
+TEST_F(Refusal, OfTasksThatMpiDoesNotJoinNamesTheirLauncher) {
+  const auto started_with = [&](Arguments words) {
+    words.insert(words.end(), {STRATA_PROGRAM, "train", "run.yaml", "--set", "train.steps=1"});
+    return Process("/usr/bin/env", words, {.folder = path(".")}).wait();
+  };
+  expect_sentence(started_with({"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_NTASKS=2",
+                                "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "SLURM_LOCALID=1"}),
+                  2, {"Slurm's srun started this process as one of 2 tasks", "srun --mpi=pmix"});
+  expect_sentence(started_with({"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "MASTER_ADDR=localhost"}), 2,
+                  {"torchrun started this process as one of 2 tasks (WORLD_SIZE=2)", "mpirun"});
+  // The script that sbatch runs once for all.
+  EXPECT_EQ(started_with({"SLURM_JOB_ID=7", "SLURM_NTASKS=2", "SLURM_PROCID=0"}).status, 0);
+}
+
 TEST_F(Refusal, OfAMissingRunFileNamesIt) {
   expect_sentence(strata(train("nowhere.yaml")), 2, {"nowhere.yaml", "No such file"});
 }
