@@ -276,6 +276,10 @@ void write_file(FileSystem& file_system, const fs::path& path, std::string_view 
 }
 
 void replace_file(FileSystem& file_system, const fs::path& path, std::string_view content) {
+  std::error_code error;
+  const fs::file_status there = fs::status(path, error);
+  if (fs::exists(there) && !fs::is_regular_file(there))  // a device would be gone, for everybody
+    throw SystemError(fmt::format("cannot replace {}: it is not a regular file", path.string()), EINVAL);
   const fs::path temporary = fs::path(path).concat(".tmp");
   file_system.remove_all(temporary);
   write_file(file_system, temporary, content);

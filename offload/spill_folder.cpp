@@ -165,6 +165,10 @@ int reserve(int descriptor, Bytes bytes, IoFaults* faults) {
 
 }  // namespace
 
+bool is_spill_name(const std::string& name) {
+  return name == spill_name(0) || rank_of(name) > 0;
+}
+
 Bytes free_for_spilling(const std::vector<std::string>& folders) {
   std::set<dev_t> counted;
   Bytes free = 0;

@@ -21,6 +21,9 @@ namespace strata {
 /// one cannot be asked.
 Bytes free_for_spilling(const std::vector<std::string>& folders);
 
+/// Whether a folder of this name is a run's own.
+bool is_spill_name(const std::string& name);
+
 /// An open file for O_DIRECT. Its path is for people: nothing has that name any more.
 struct SpillFile {
   std::string path;

@@ -52,6 +52,10 @@ fs::path free_name(const fs::path& name, const std::function<bool(const fs::path
 
 }  // namespace
 
+bool is_of_checkpoint(std::string_view name) {
+  return is_checkpoint_name(name.substr(0, name.find('.')));
+}
+
 Bytes CheckpointEntry::bytes() const {
   Bytes bytes = 0;
   if (manifest) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -22,6 +23,9 @@ struct CheckpointEntry {
 
   Bytes bytes() const;
 };
+
+/// Whether a folder of this name is a checkpoint: whole, unfinished, being removed or set aside.
+bool is_of_checkpoint(std::string_view name);
 
 /// Newest first, those without a manifest before all. Nothing if there is no such folder. Throws IoError
 /// if a manifest cannot be read: it may be that of the newest one; and UnknownVersionError.

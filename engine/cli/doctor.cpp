@@ -22,6 +22,7 @@
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/precision.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
@@ -280,12 +281,35 @@ Finding find_speed(const std::string& folder, MachineRates& rates) {
 
 }  // namespace
 
+namespace {
+
+/// The profile may be the one that the run is planned by: that is how it is measured anew.
+void refuse_overwriting_run(const DoctorCommand& command) {
+  CommandFiles files;
+  RunModels run;
+  if (!command.run_file.empty()) {
+    run = load_run_models(command.run_file, command.overrides, command.ranks);
+    for (NamedRun& model : run.models) model.config.plan.machine.clear();
+    files = files_of(command, run);
+  }
+  files.outputs.push_back({"--profile", command.profile});
+  files.find_inputs = [find_of_run = files.find_inputs, &command] {
+    CommandInputs inputs = find_of_run ? find_of_run() : CommandInputs();
+    inputs.push_back({"--learn", command.learn});
+    return inputs;
+  };
+  refuse_overwriting(files);
+}
+
+}  // namespace
+
 int run_doctor(const DoctorCommand& command) {
   Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   RunConfig config;
   if (!command.run_file.empty()) config = load_run_config(command.run_file, command.overrides, command.ranks);
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   if (!command.folders.empty()) config.memory.nvme_path = command.folders;
+  refuse_overwriting_run(command);
   check_json_path("--profile", command.profile);
   std::optional<StepComparison> learned;
   if (!command.learn.empty()) learned = learned_from(command.learn);

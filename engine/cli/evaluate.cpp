@@ -73,11 +73,11 @@ int run_evaluate(const EvaluateCommand& command) {
   const std::vector<std::string> files =
       find_token_files(command.data, has_ids ? Tokenizer::none : Tokenizer::bytes, "--data");
   OpenedModel opened = open_model(command);
-  refuse_overwriting({{"--json", command.json}}, [&] {
-    CommandInputs inputs = inputs_of(command, opened.source.folder);
-    add_data(inputs, "--data", files);
-    return inputs;
-  });
+  refuse_overwriting({{{"--json", command.json}}, {}, [&] {
+                        CommandInputs inputs = inputs_of(command, opened.source.folder);
+                        add_data(inputs, "--data", files);
+                        return inputs;
+                      }});
   check_json_path("--json", command.json);
   const Architecture& architecture = opened.source.model->architecture;
   EvaluationOptions options{.precision = opened.precision.storage,

@@ -21,9 +21,10 @@ namespace strata {
 
 int run_explain(const ExplainCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
-  refuse_overwriting({{"--json", command.json}}, [&] {
-    return inputs_of(command, load_run_models(command.run_file, command.overrides));
-  });
+  const RunModels run_file = load_run_models(command.run_file, command.overrides);
+  CommandFiles files = files_of(command, run_file);
+  files.outputs.push_back({"--json", command.json});
+  refuse_overwriting(files);
   check_json_path("--json", command.json);
   const AdvisedRun run(command);
   Advice advice;

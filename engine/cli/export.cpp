@@ -16,6 +16,7 @@
 #include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
@@ -70,12 +71,20 @@ std::string described(const RunConfig& config, const Companions& companions) {
   return fmt::format(", without a tokenizer: {} had none that could be kept", source);
 }
 
+void refuse_overwriting_run(const ExportCommand& command) {
+  const RunModels run = load_run_models(command.run_file, command.overrides);
+  CommandFiles files = files_of(command, run);
+  files.outputs.push_back({"the folder to write", command.folder});
+  refuse_overwriting(files);
+}
+
 }  // namespace
 
 int run_export(const ExportCommand& command) {
   Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   RunConfig config = load_run_config(command.run_file, command.overrides);
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
+  refuse_overwriting_run(command);
   if (config.checkpoint.path.empty()) {
     throw ConfigError(command.run_file + " has no checkpoint.path, so there is no checkpoint to export");
   }

@@ -86,11 +86,11 @@ int run_generate(const GenerateCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   const std::vector<std::string> prompts = prompts_of(command);
   OpenedModel opened = open_model(command);
-  refuse_overwriting({{"--json", command.json}}, [&] {
-    CommandInputs inputs = inputs_of(command, opened.source.folder);
-    inputs.push_back({"--prompt-file", command.prompt_file});
-    return inputs;
-  });
+  refuse_overwriting({{{"--json", command.json}}, {}, [&] {
+                        CommandInputs inputs = inputs_of(command, opened.source.folder);
+                        inputs.push_back({"--prompt-file", command.prompt_file});
+                        return inputs;
+                      }});
   check_json_path("--json", command.json);
   const std::string tokenizer = tokenizer_of(command, opened.source);
   const PromptText text = PromptText::read(tokenizer);

@@ -1,13 +1,21 @@
 #include "engine/cli/overwriting.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/companions.h"
+#include "engine/cli/training.h"
 #include "engine/data/file_pattern.h"
+#include "engine/data/token_cache.h"
+#include "engine/execute/run_record.h"
+#include "offload/spill_folder.h"
 
 namespace strata {
 namespace {
@@ -24,6 +32,21 @@ bool are_same(const fs::path& one, const fs::path& other) {
   return fs::equivalent(one, other, error);
 }
 
+/// The path without links, as far as anything is there.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error);
+  const fs::path found = fs::weakly_canonical(whole, error);
+  return error ? whole.lexically_normal() : found;
+}
+
+/// Equal for all names of one file; empty for what several may write to, such as a pipe or a device.
+std::string identity_of(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return resolved(path).string();
+  return S_ISREG(status.st_mode) ? fmt::format("{}:{}", status.st_dev, status.st_ino) : "";
+}
+
 bool is_read_from(const fs::path& folder, const fs::path& output) {
   // A run that goes on appends to its own log; no model has such a file.
   if (output.extension() == ".jsonl") return false;
@@ -31,6 +54,54 @@ bool is_read_from(const fs::path& folder, const fs::path& output) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (are_same(entry->path(), output)) return true;
   return false;
+}
+
+void refuse_replacing(const CommandOutput& output) {
+  std::error_code error;
+  if (!output.is_replaced || !fs::exists(output.path, error) || is_file(output.path)) return;
+  throw ConfigError(fmt::format("{}: {} is there and no regular file; give another file to write to",
+                                output.option, output.path));
+}
+
+void refuse_inputs(const CommandOutput& output, const CommandInputs& inputs) {
+  for (const CommandInput& input : inputs) {
+    std::error_code error;
+    const bool is_folder = fs::is_directory(input.path, error);
+    if (!(is_folder ? is_read_from(input.path, output.path) : are_same(input.path, output.path))) continue;
+    throw ConfigError(fmt::format("{}: {} is {} that the command reads ({}); give another file to write to",
+                                  output.option, output.path, is_folder ? "in a folder" : "a file",
+                                  input.option));
+  }
+}
+
+[[noreturn]] void refuse_owned(const CommandOutput& output, const std::string& owner) {
+  throw ConfigError(fmt::format("{}: {} is in {}, where nothing else may write; give another place",
+                                output.option, output.path, owner));
+}
+
+/// A file in a checkpoint may have a second name elsewhere.
+bool has_name_in(const fs::path& folder, bool (*owns)(const fs::path&), const fs::path& output) {
+  std::error_code error;
+  if (!is_file(output) || fs::hard_link_count(output, error) < 2) return false;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (owns(entry->path().lexically_relative(folder)) && are_same(entry->path(), output)) return true;
+  }
+  return false;
+}
+
+void refuse_owned(const CommandOutput& output, const std::vector<OwnedFolder>& folders) {
+  const fs::path path = resolved(output.path);
+  for (fs::path above = path; above.has_relative_path(); above = above.parent_path()) {
+    if (is_of_checkpoint(above.filename().string()) && is_there(above / kManifestName))
+      refuse_owned(output, "the checkpoint " + above.string());
+  }
+  for (const OwnedFolder& folder : folders) {
+    const fs::path below = path.lexically_relative(resolved(folder.path));
+    const bool is_below = !below.empty() && below != "." && *below.begin() != "..";
+    if ((is_below && folder.owns(below)) || has_name_in(folder.path, folder.owns, output.path))
+      refuse_owned(output, fmt::format("what {} has for itself in {}", folder.option, folder.path.string()));
+  }
 }
 
 void add(CommandInputs& inputs, std::string_view option, const fs::path& path) {
@@ -42,31 +113,6 @@ void add_patterns(CommandInputs& inputs, std::string_view option, const std::vec
     const std::vector<std::string> files = expand_pattern(pattern);
     add_data(inputs, option, files.empty() ? expand_pattern(pattern + ".bin") : files);
   }
-}
-
-}  // namespace
-
-void refuse_overwriting(const std::vector<CommandOutput>& outputs,
-                        const std::function<CommandInputs()>& find_inputs) {
-  if (std::ranges::none_of(outputs, is_file, &CommandOutput::path)) return;
-  const CommandInputs inputs = find_inputs();
-  for (const CommandOutput& output : outputs) {
-    if (!is_file(output.path)) continue;
-    for (const CommandInput& input : inputs) {
-      std::error_code error;
-      const bool is_folder = fs::is_directory(input.path, error);
-      if (!(is_folder ? is_read_from(input.path, output.path) : are_same(input.path, output.path))) continue;
-      throw ConfigError(fmt::format("{}: {} is {} that the command reads ({}); give another file to write to",
-                                    output.option, output.path, is_folder ? "in a folder" : "a file",
-                                    input.option));
-    }
-  }
-}
-
-std::vector<CommandOutput> outputs_of(const RunModels& run) {
-  std::vector<CommandOutput> outputs = {{"report.metrics", run.metrics}};
-  for (const NamedRun& model : run.models) outputs.push_back({"report.metrics", model.config.report.metrics});
-  return outputs;
 }
 
 CommandInputs inputs_of(const RunFileCommand& command, const RunModels& run) {
@@ -82,6 +128,75 @@ CommandInputs inputs_of(const RunFileCommand& command, const RunModels& run) {
     add_patterns(inputs, "data.validation", config.data.validation);
   }
   return inputs;
+}
+
+/// Of a run of several models the run has some, too.
+std::vector<CommandOutput> outputs_of(const RunModels& run) {
+  const RunConfig& first = run.models.front().config;
+  std::vector<CommandOutput> outputs = {{"device.product_table", first.device.product_table, true}};
+  for (std::int64_t rank = 0; rank < first.ranks() && !first.report.trace_path.empty(); ++rank)
+    outputs.push_back({"report.trace.path", trace_of_rank(first.report.trace_path, static_cast<int>(rank))});
+  if (run.is_several) {
+    outputs.push_back({"report.metrics", run.metrics});
+    if (!run.checkpoint_path.empty())
+      outputs.push_back({"the run's record", run_record_in(run.checkpoint_path).string()});
+  }
+  for (const NamedRun& model : run.models) outputs.push_back({"report.metrics", model.config.report.metrics});
+  return outputs;
+}
+
+bool owns_checkpoints(const fs::path& below) {
+  const std::string first = below.begin()->string();
+  return is_of_checkpoint(first) || first.starts_with(".strata-");
+}
+
+std::vector<OwnedFolder> folders_of(const RunModels& run) {
+  std::vector<OwnedFolder> folders;
+  const auto add = [&](const char* option, const fs::path& path, bool (*owns)(const fs::path&)) {
+    if (!path.empty()) folders.push_back({option, path, owns});
+  };
+  add("checkpoint.path", run.checkpoint_path, owns_checkpoints);
+  for (const auto& [name, overrides, config] : run.models) {
+    add("checkpoint.path", config.checkpoint.path, owns_checkpoints);
+    add("data.cache", config.data.cache, is_of_token_cache);
+  }
+  for (const std::string& folder : run.models.front().config.memory.nvme_path)
+    add("memory.nvme.path", folder,
+        [](const fs::path& below) { return is_spill_name(below.begin()->string()); });
+  return folders;
+}
+
+}  // namespace
+
+void refuse_overwriting(const CommandFiles& files) {
+  std::map<std::string, std::string> options;  // by what they write
+  const auto is_given = [](const CommandOutput& output) {
+    return !output.path.empty() && output.path != "-";
+  };
+  CommandInputs inputs;
+  if (files.find_inputs && std::ranges::any_of(files.outputs, is_file, &CommandOutput::path))
+    inputs = files.find_inputs();
+  for (const CommandOutput& output : files.outputs) {
+    if (!is_given(output)) continue;
+    refuse_replacing(output);
+    if (is_file(output.path)) refuse_inputs(output, inputs);
+    refuse_owned(output, files.owned);
+    const std::string identity = identity_of(output.path);
+    const auto [other, is_new] = options.emplace(identity, output.option);
+    if (!identity.empty() && !is_new)
+      throw ConfigError(fmt::format("{} and {} both write {}; give each a file of its own", other->second,
+                                    output.option, output.path));
+  }
+}
+
+CommandFiles files_of(const RunFileCommand& command, const RunModels& run) {
+  return {outputs_of(run), folders_of(run), [&command, &run] { return inputs_of(command, run); }};
+}
+
+void add_profile(CommandFiles& files, std::string_view option, const std::string& folder) {
+  if (folder.empty()) return;
+  files.outputs.push_back({std::string(option), folder});
+  files.owned.push_back({std::string(option), folder, [](const fs::path&) { return true; }});
 }
 
 CommandInputs inputs_of(const ModelCommand& command, const fs::path& folder) {

@@ -1,5 +1,5 @@
-// What a command writes must be none of what it reads: a report in place of the data would be the end of the
-// data. Plain functions.
+// What a command writes must be none of what it reads, nothing that a run has for itself, and one file only
+// once: a report in place of the data or of a checkpoint would be its end. Plain functions.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +13,10 @@
 
 namespace strata {
 
-/// A file that a command writes, by the value of an option or a key. Empty or "-": none.
+/// A file or a folder that is written, by the value of an option or a key. Empty or "-": none.
 struct CommandOutput {
   std::string option, path;
+  bool is_replaced = false;  ///< by a new file
 };
 
 /// What a command reads: a file, or a folder, of which all files but logs (.jsonl) are meant. Nothing need be
@@ -26,15 +27,30 @@ struct CommandInput {
 };
 using CommandInputs = std::vector<CommandInput>;
 
-/// Throws ConfigError if an output is a file that is there and is an input, by whatever name. `find_inputs`
-/// is asked only if one of the outputs is there. Call it before an output is opened.
-void refuse_overwriting(const std::vector<CommandOutput>& outputs,
-                        const std::function<CommandInputs()>& find_inputs);
+/// A folder in which names are taken, whether or not anything has them yet: `owns` gets a path in the folder.
+struct OwnedFolder {
+  std::string option;
+  std::filesystem::path path;
+  bool (*owns)(const std::filesystem::path& below);
+};
 
-/// The outputs that the run file names, but for report.trace.path: only an earlier trace is written over.
-std::vector<CommandOutput> outputs_of(const RunModels& run);
-/// The run file, its models and their data.
-CommandInputs inputs_of(const RunFileCommand& command, const RunModels& run);
+/// All that a command and the run that it is about have on the disk.
+struct CommandFiles {
+  std::vector<CommandOutput> outputs;
+  std::vector<OwnedFolder> owned;
+  std::function<CommandInputs()> find_inputs = {};  ///< asked only if an output is there; empty: no inputs
+};
+
+/// Throws ConfigError if an output is an input that is there, by whatever name; if it is another output; if
+/// it lies in a checkpoint or among what a folder owns; and if it would replace what is no file, such as
+/// /dev/null. Call it before an output is opened.
+void refuse_overwriting(const CommandFiles& files);
+
+/// What the run of a run file reads, writes and owns. REQUIRES: both outlive the result.
+CommandFiles files_of(const RunFileCommand& command, const RunModels& run);
+/// Adds the folder of a profile, which is the value of `option`, and nobody else's. Empty: none.
+void add_profile(CommandFiles& files, std::string_view option, const std::string& folder);
+
 /// The model that is read from `folder`, and its tokenizer.
 CommandInputs inputs_of(const ModelCommand& command, const std::filesystem::path& folder);
 /// Files of data, with what Megatron has beside them.

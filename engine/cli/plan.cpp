@@ -147,6 +147,14 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   return 0;
 }
 
+void refuse_overwriting_run(const PlanCommand& command, const RunModels& run) {
+  CommandFiles files = files_of(command, run);
+  files.outputs.push_back({"--json", command.json});
+  files.outputs.push_back({"--trace", command.trace, true});
+  add_profile(files, "--profile", command.profile);
+  refuse_overwriting(files);
+}
+
 }  // namespace
 
 int run_plan(const PlanCommand& command) {
@@ -154,8 +162,7 @@ int run_plan(const PlanCommand& command) {
   std::vector<std::string> overrides = command.overrides;
   if (command.search) overrides.emplace_back("plan.search=auto");
   RunModels run = load_run_models(command.run_file, overrides, command.ranks);
-  refuse_overwriting({{"--json", command.json}, {"--trace", command.trace}},
-                     [&] { return inputs_of(command, run); });
+  refuse_overwriting_run(command, run);
   check_json_path("--json", command.json);
   check_json_path("--trace", command.trace);
   if (!command.profile.empty()) check_profile_folder(command.profile);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/profile/compare.h"
 
@@ -23,8 +24,12 @@ int compare(const ProfileCommand& command) {
   if (fs::is_directory(file, error))
     throw ConfigError(fmt::format("--out: {} is a folder; a comparison is one file, such as comparison.html",
                                   file.string()));
+  refuse_overwriting(
+      {{{"--out", file, true}}, {}, [&command] {
+         return CommandInputs{{"--compare", command.compared[0]}, {"--compare", command.compared[1]}};
+       }});
   const std::string page = comparison_page(command.compared[0], command.compared[1]);
-  replace_file(FileSystem::real(), file, page);
+  replace_file(FileSystem::real(), fs::weakly_canonical(file), page);
   std::cerr << fmt::format("compared {}; open it in a browser\n",
                            fs::absolute(file).lexically_normal().string());
   return 0;

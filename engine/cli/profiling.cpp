@@ -64,7 +64,7 @@ void shorten(RunModels& run, std::int64_t steps) {
 
 void write_planned_trace(const std::string& path, const std::vector<StepProfile>& planned) {
   const TraceGroup groups[] = {{"planned", planned}};
-  replace_file(FileSystem::real(), path, make_trace(groups));
+  replace_file(FileSystem::real(), std::filesystem::weakly_canonical(path), make_trace(groups));
 }
 
 void write_profile(const std::string& folder, const std::string& run_file,

@@ -10,6 +10,7 @@
 #include "base/folder_lock.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/texts_line.h"
 #include "engine/data/token_files.h"
@@ -42,6 +43,7 @@ std::string rate_of(const TokenizeProgress& done, double seconds) {
 
 int run_tokenize(const TokenizeCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
+  refuse_overwriting({{{"the prefix", command.prefix}}, {}});
   const std::filesystem::path file = tokenizer_file_of(command.tokenizer);
   const text::Tokenizer tokenizer = text::Tokenizer::read(file);
   TokenizeOptions options;

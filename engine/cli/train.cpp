@@ -56,9 +56,10 @@ std::string why_nothing_was_learned(const TrainResult& result) {
 }
 
 void refuse_overwriting_inputs(const TrainCommand& command, const RunModels& run) {
-  std::vector<CommandOutput> outputs = outputs_of(run);
-  outputs.push_back({"--json", command.json});
-  refuse_overwriting(outputs, [&] { return inputs_of(command, run); });
+  CommandFiles files = files_of(command, run);
+  files.outputs.push_back({"--json", command.json});
+  add_profile(files, "--profile", command.profile);
+  refuse_overwriting(files);
 }
 
 int train(const TrainCommand& command, Job& job) {

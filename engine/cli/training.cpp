@@ -169,13 +169,16 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& j
   return machine;
 }
 
+std::string trace_of_rank(const std::string& path, int rank) {
+  return rank == 0 ? path : file_of_model(path, fmt::format("rank-{}", rank));
+}
+
 std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job, std::vector<std::string> models) {
   std::unique_ptr<StepTrace> trace;
   if (config.report.trace_path.empty()) return trace;
   on_every_rank(job.world(), [&] {
-    const std::string& path = config.report.trace_path;
     trace = std::make_unique<StepTrace>(StepTrace::Setup{
-        .path = job.is_first() ? path : file_of_model(path, fmt::format("rank-{}", job.rank())),
+        .path = trace_of_rank(config.report.trace_path, job.rank()),
         .steps = config.report.trace_steps,
         .rank = job.rank(),
         .models = std::move(models),

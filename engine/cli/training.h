@@ -70,6 +70,9 @@ void say_where_memory_goes(const RunConfig& config, const HostShare& host);
 /// Says on standard error that there was no step for --profile to record.
 void say_nothing_to_profile(const TrainCommand& command);
 
+/// The file of a rank's trace: report.trace.path, of another rank than the first beside it.
+std::string trace_of_rank(const std::string& path, int rank);
+
 /// The trace that report.trace asks this rank for, or null; `models` names those of a run of several. Throws
 /// ConfigError on every rank.
 std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job,

@@ -56,6 +56,10 @@ class SeenFiles {
 
 }  // namespace
 
+bool is_of_token_cache(const fs::path& below) {
+  return below.filename().string().starts_with("tokens.") && below.has_parent_path();
+}
+
 std::string cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files, int threads,
                           const std::function<void(const TokenizeProgress&)>& on_progress) {
   const SeenFiles seen(files);

@@ -2,6 +2,7 @@
 // tokenizer and the texts contain, so whatever changes gets an entry of its own, and none is ever wrong.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -17,5 +18,8 @@ namespace strata {
 /// the tokenizer or a text is not what it should be, or another process makes the same entry, and IoError.
 std::string cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files, int threads,
                           const std::function<void(const TokenizeProgress&)>& on_progress = {});
+
+/// Whether a path, relative to a cache's folder, is a file of the cache.
+bool is_of_token_cache(const std::filesystem::path& below);
 
 }  // namespace strata

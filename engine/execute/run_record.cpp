@@ -17,10 +17,6 @@ namespace {
 constexpr const char* kFormat = "strata run";
 constexpr std::int64_t kVersion = 1;
 
-fs::path path_in(const fs::path& folder) {
-  return folder / "run.json";
-}
-
 nlohmann::json to_json(const RecordedModel& model) {
   nlohmann::json json = {{"steps", model.steps},     {"step", model.step},
                          {"ended", model.ended},     {"state_hash", model.state_hash},
@@ -134,15 +130,19 @@ RunRecord parse_run_record(const std::string& text, const std::string& where) {
   }
 }
 
+fs::path run_record_in(const fs::path& folder) {
+  return folder / "run.json";
+}
+
 RunRecord load_run_record(const fs::path& folder, FileSystem& files) {
-  const fs::path path = path_in(folder);
+  const fs::path path = run_record_in(folder);
   if (!files.exists(path)) return {};
   return parse_run_record(read_file(path, files), path.string());
 }
 
 void store_run_record(const RunRecord& record, const fs::path& folder, FileSystem& files) {
   files.create_folders(folder);
-  replace_file(files, path_in(folder), to_text(record));
+  replace_file(files, run_record_in(folder), to_text(record));
 }
 
 }  // namespace strata

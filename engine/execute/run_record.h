@@ -44,6 +44,8 @@ std::string to_text(const RunRecord& record);
 /// Throws ConfigError that names `where` if the text is no record.
 RunRecord parse_run_record(const std::string& text, const std::string& where);
 
+/// Where the record of a run is that has this folder.
+std::filesystem::path run_record_in(const std::filesystem::path& folder);
 /// The record in a run's folder; an empty one if there is none. Throws IoError, or ConfigError if it is no
 /// record.
 RunRecord load_run_record(const std::filesystem::path& folder, FileSystem& files = FileSystem::real());

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -152,6 +153,19 @@ TEST(File, APipeIsNotWaitedFor) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_error<IoError>([&] { read_file(folder / "pipe"); }, {"cannot read", "pipe", "not a regular file"});
+}
+
+/// A device like /dev/null would be gone for all programs.
+TEST(File, OnlyAFileIsReplaced) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  fs::create_symlink("pipe", folder / "link");
+  for (const char* name : {"pipe", "link"}) {
+    const fs::file_type before = fs::symlink_status(folder / name).type();
+    expect_error<SystemError>([&] { replace_file(FileSystem::real(), folder / name, "text"); },
+                              {"cannot replace", name, "not a regular file"});
+    EXPECT_EQ(fs::symlink_status(folder / name).type(), before);
+  }
 }
 
 TEST(File, AFolderBelowAFileCannotBeCreated) {
