@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <optional>
 
@@ -178,6 +179,7 @@ int train(const TrainCommand& command, Job& job) {
 }  // namespace
 
 int run_train(const TrainCommand& command) {
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads the log may end before the run
   Job job;
   return job.run([&] { return train(command, job); });
 }

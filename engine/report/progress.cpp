@@ -150,6 +150,11 @@ MetricsLog::File::File(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;  // a folder that cannot be made shows in the opening
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  const WatchedWait wait([&path] {
+    std::error_code error;
+    const bool is_pipe = std::filesystem::is_fifo(path, error);
+    return fmt::format("opening {} (report.metrics{})", path, is_pipe ? ", a pipe that nobody reads" : "");
+  });
   file_.open(path, std::ios::app);
   if (!file_)
     throw ConfigError(fmt::format("report.metrics: cannot write {}: {}", path, std::strerror(errno)));

@@ -1,11 +1,14 @@
 // A run that is stopped, killed or out of disk loses nothing that it reported saved, and goes on to the same
 // bits.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
+#include <memory>
 #include <random>
 
+#include "base/file.h"
 #include "tests/cli/workspace.h"
 #include "tests/support/drive.h"
 
@@ -54,6 +57,33 @@ TEST_F(Interruption, OfTheTerminalSavesToo) {
   const Outcome stopped = run.wait();
   EXPECT_EQ(stopped.status, 1);
   EXPECT_THAT(stopped.err, HasSubstr("saved; go on with"));
+}
+
+/// As 2>&1 | tee log whose tee is killed.
+TEST_F(Interruption, OfWhoReadsTheLogEndsNoRun) {
+  const std::string command =
+      "( " STRATA_PROGRAM " train run.yaml --set checkpoint.path=out 2>&1; echo $? >status ) | head -n 1";
+  const Outcome outcome = Process("/bin/sh", {"-c", command}, {.folder = path(".")}).wait();
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(read_file(path("status")), "0\n");
+  EXPECT_TRUE(has_checkpoint("step-00000006"));
+}
+
+TEST_F(Interruption, OfWhoReadsMetricsEndsTheMetricsAlone) {
+  auto metrics = std::make_unique<LinePipe>(path("metrics"));
+  Process run = start(saving({"report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
+  ASSERT_TRUE(metrics->wait_for_lines(1));
+  metrics.reset();
+  const Outcome outcome = run.wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("report.metrics: a line could not be written (Broken pipe)"));
+  EXPECT_TRUE(has_checkpoint("step-00000006"));
+}
+
+TEST_F(Interruption, ByAPipeForMetricsThatNobodyReadsIsSaid) {
+  ASSERT_EQ(::mkfifo(path("metrics").c_str(), 0600), 0);
+  expect_sentence(strata(train("run.yaml", {"report.metrics=metrics", "train.watchdog=1"})), 1,
+                  {"opening metrics (report.metrics, a pipe that nobody reads)", "has not advanced for 1 s"});
 }
 
 TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
