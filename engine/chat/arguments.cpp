@@ -10,6 +10,7 @@
 namespace strata::chat {
 
 const Value* Arguments::find(std::string_view name) const {
+  Meter::count_search(named.size());
   const auto found = std::ranges::find(named, name, [](const auto& each) { return each.first; });
   return found == named.end() ? nullptr : &found->second;
 }

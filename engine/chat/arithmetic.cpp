@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/chat/growing.h"
 #include "engine/chat/markup.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
@@ -94,14 +95,10 @@ Value of_real_numbers(Arithmetic operation, double left, double right) {
 /// `sequence * count`, as often as Python repeats it.
 Value repeated(Meter& meter, const Value& value, std::int64_t count) {
   count = std::max(count, std::int64_t{0});
-  if (const std::string* text = value.text()) {
-    meter.count_bytes(count, std::ssize(*text));
-    std::string many;
-    for (std::int64_t i = 0; i < count && !text->empty(); ++i) many += *text;
-    return like(value, std::move(many));
-  }
+  if (const std::string* text = value.text())
+    return like(value, GrowingText(meter).append(count, *text).take());
   const Sequence& sequence = *value.sequence();
-  meter.count_bytes(count, std::ssize(sequence.items) * static_cast<std::int64_t>(sizeof(Value)));
+  meter.check_bytes(count, std::ssize(sequence.items) * static_cast<std::int64_t>(sizeof(Value)));
   Sequence many{.kind = sequence.kind};
   for (std::int64_t i = 0; i < count && !sequence.items.empty(); ++i)
     many.items.insert(many.items.end(), sequence.items.begin(), sequence.items.end());
@@ -109,16 +106,13 @@ Value repeated(Meter& meter, const Value& value, std::int64_t count) {
 }
 
 bool can_be_repeated(const Value& value) {
-  return value.text() != nullptr ||
-         (value.sequence() != nullptr && value.sequence()->kind <= SequenceKind::tuple);
+  return value.is_text() || (value.sequence() != nullptr && value.sequence()->kind <= SequenceKind::tuple);
 }
 
 Value joined(Meter& meter, const Value& left, const Value& right) {
-  if (left.text() != nullptr && right.text() != nullptr) {
-    meter.count_bytes(std::ssize(*left.text()) + std::ssize(*right.text()));
-    if (left.is_markup() || right.is_markup())
-      return Value::markup(*escaped(meter, left).text() + *escaped(meter, right).text());
-    return *left.text() + *right.text();
+  if (left.is_text() && right.is_text()) {
+    if (!left.is_markup() && !right.is_markup()) return *left.text() + *right.text();
+    return Value::markup(*escaped(meter, left).text() + *escaped(meter, right).text());
   }
   const Sequence* first = left.sequence();
   const Sequence* second = right.sequence();
@@ -126,8 +120,6 @@ Value joined(Meter& meter, const Value& left, const Value& right) {
       first->kind > SequenceKind::tuple) {
     refuse_operands("+", left, right);
   }
-  meter.count_bytes((std::ssize(first->items) + std::ssize(second->items)) *
-                    static_cast<std::int64_t>(sizeof(Value)));
   Sequence both{.kind = first->kind, .items = first->items};
   both.items.insert(both.items.end(), second->items.begin(), second->items.end());
   return both;

@@ -39,7 +39,7 @@ Value has_end_method(Runtime&, const std::string& text, const Arguments& argumen
   if (several->kind != SequenceKind::tuple)
     throw Problem("startswith and endswith need a text or a tuple of texts");
   return std::ranges::any_of(several->items, [&](const Value& part) {
-    if (part.text() == nullptr) throw Problem("startswith and endswith need a tuple of texts");
+    if (!part.is_text()) throw Problem("startswith and endswith need a tuple of texts");
     return range.begin != std::string::npos &&
            is_one_of_its_ends(std::string_view(text).substr(range.begin, range.end - range.begin),
                               *part.text(), side);
@@ -47,16 +47,15 @@ Value has_end_method(Runtime&, const std::string& text, const Arguments& argumen
 }
 
 template <Side side, bool must_be_there>
-Value find_method(Runtime& runtime, const std::string& text, const Arguments& arguments) {
+Value find_method(Runtime&, const std::string& text, const Arguments& arguments) {
   const Parameters given("find", arguments, {"sub", "start", "end"}, 1);
   const std::string& part = given.text(0);
   const ByteRange range = searched(given, text);
   std::size_t at = std::string::npos;
   if (range.begin != std::string::npos) {
     const std::string_view whole = std::string_view(text).substr(0, range.end);
-    if (side == Side::right)
-      runtime.meter().count_steps(static_cast<std::int64_t>(text.size() / 64 * (1 + part.size() / 64)));
-    at = side == Side::left ? find_bytes(whole, part, range.begin) : whole.rfind(part);
+    at = side == Side::left ? find_bytes(whole, part, range.begin)
+                            : BackwardSearch(whole, part).find(whole.size());
     if (at != std::string::npos && at < range.begin) at = std::string::npos;
   }
   if (at != std::string::npos) return text::count_characters(std::string_view(text).substr(0, at));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "engine/chat/format_text.h"
+#include "engine/chat/growing.h"
 #include "engine/chat/methods.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
@@ -23,11 +24,20 @@ Value case_method(Runtime&, const std::string& text, const Arguments& arguments)
   return change(text);
 }
 
+char ascii_with_other_case(char c) {
+  const bool is_letter = ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');
+  return is_letter ? static_cast<char>(c ^ 0x20) : c;
+}
+
 Value swap_case_method(Runtime&, const std::string& text, const Arguments& arguments) {
   const Parameters none("swapcase", arguments, {});
   std::string swapped;
   text::for_each_character(text, [&](char32_t c, std::size_t begin, std::size_t end) {
     const std::string_view character = std::string_view(text).substr(begin, end - begin);
+    if (c < 0x80) {
+      swapped += ascii_with_other_case(static_cast<char>(c));
+      return;
+    }
     swapped += text::is_upper_case(c)   ? text::lower_case(character)
                : text::is_lower_case(c) ? text::upper_case(character)
                                         : std::string(character);
@@ -66,17 +76,16 @@ Value zero_fill_method(Runtime& runtime, const std::string& text, const Argument
 
 Value join_method(Runtime& runtime, const std::string& text, const Arguments& arguments) {
   const Parameters given("join", arguments, {"iterable"}, 1);
-  std::string joined;
+  GrowingText joined(runtime.meter());
   Walk walk(runtime, *given[0]);
   std::int64_t count = 0;
   for (Value item; walk.next(item); ++count) {
-    if (item.text() == nullptr)
+    if (!item.is_text())
       throw Problem(fmt::format("sequence item {}: expected str instance, {} found", count, type_name(item)));
-    runtime.meter().count_bytes(std::ssize(text) + std::ssize(*item.text()));
     if (count > 0) joined += text;
     joined += *item.text();
   }
-  return joined;
+  return joined.take();
 }
 
 Value format_method(Runtime& runtime, const std::string& text, const Arguments& arguments) {

@@ -131,6 +131,7 @@ Rendering ChatTemplate::render(const nlohmann::ordered_json& messages, const Ren
     globals->set("messages", normalized_messages(messages));
     globals->set("tools", from_json(options.tools));
     globals->set("add_generation_prompt", options.add_generation_prompt);
+    const Meter::Use counted(runtime.meter());
     Interpreter interpreter(runtime, globals);
     try {
       return interpreter.run(chosen.syntax);

@@ -37,8 +37,7 @@ Arguments without_first(const Arguments& arguments, std::size_t count) {
 }
 
 const std::string& name_of(const Value& value, std::string_view kind) {
-  if (value.text() == nullptr)
-    throw Problem(fmt::format("a {}'s name is a text, not '{}'", kind, type_name(value)));
+  if (!value.is_text()) throw Problem(fmt::format("a {}'s name is a text, not '{}'", kind, type_name(value)));
   return *value.text();
 }
 

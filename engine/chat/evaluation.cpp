@@ -5,22 +5,13 @@
 
 #include "engine/chat/format_text.h"
 #include "engine/chat/functions.h"
+#include "engine/chat/growing.h"
 #include "engine/chat/interpreter.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 #include "engine/chat/python_text.h"
 
 namespace strata::chat {
-namespace {
-
-/// What an expression has made: a text or a list that is kept, perhaps.
-void count_made(Meter& meter, const Value& value) {
-  if (const std::string* text = value.text()) meter.count_bytes(std::ssize(*text));
-  if (const Sequence* sequence = value.sequence())
-    meter.count_bytes(std::ssize(sequence->items) * static_cast<std::int64_t>(sizeof(Value)));
-}
-
-}  // namespace
 
 Value Interpreter::evaluate(const Expression& expression) {
   const Meter::Level level(runtime_.meter());
@@ -40,16 +31,12 @@ Value Interpreter::evaluate(const Name& name) {
 Value Interpreter::evaluate(const ListLiteral& literal) {
   std::vector<Value> items;
   for (const ExpressionPointer& item : literal.items) items.push_back(evaluate(*item));
-  Value made = literal.is_tuple ? tuple(std::move(items)) : list(std::move(items));
-  count_made(runtime_.meter(), made);
-  return made;
+  return literal.is_tuple ? tuple(std::move(items)) : list(std::move(items));
 }
 
 Value Interpreter::evaluate(const DictLiteral& literal) {
   Dict dict;
   for (const auto& [key, value] : literal.entries) {
-    runtime_.meter().count_steps(1 + std::ssize(dict.entries) / 8);
-    runtime_.meter().count_bytes(2 * sizeof(Value));
     const Value name = evaluate(*key);
     dict.set(name, evaluate(*value));
   }
@@ -74,9 +61,7 @@ Value Interpreter::evaluate(const SliceOf& part) {
   const Value begin = evaluate_or_none(part.begin), end = evaluate_or_none(part.end),
               step = evaluate_or_none(part.step);
   check_defined(object);
-  Value found = slice(object, begin, end, step);
-  count_made(runtime_.meter(), found);
-  return found;
+  return slice(object, begin, end, step);
 }
 
 Arguments Interpreter::evaluate(const CallArguments& arguments) {
@@ -91,7 +76,7 @@ Arguments Interpreter::evaluate(const CallArguments& arguments) {
   const Value more = evaluate(*arguments.more_named);
   if (more.dict() == nullptr) throw Problem(fmt::format("'**' needs a dict, not '{}'", type_name(more)));
   for (const auto& [name, value] : more.dict()->entries) {
-    if (name.text() == nullptr) throw Problem("keywords must be strings");
+    if (!name.is_text()) throw Problem("keywords must be strings");
     if (values.find(*name.text()) != nullptr)
       throw Problem(fmt::format("'{}' is passed twice", *name.text()));
     values.named.emplace_back(*name.text(), value);
@@ -106,23 +91,18 @@ Value Interpreter::call(const Call& call, const Arguments& arguments) {
 }
 
 Value Interpreter::evaluate(const Call& expression) {
-  Value made = call(expression, evaluate(expression.arguments));
-  count_made(runtime_.meter(), made);
-  return made;
+  return call(expression, evaluate(expression.arguments));
 }
 
 Value Interpreter::evaluate(const Filtered& expression) {
   const Value value = evaluate(*expression.value);
-  Value made = runtime_.filter(expression.filter.name, value, evaluate(expression.filter.arguments));
-  count_made(runtime_.meter(), made);
-  return made;
+  return runtime_.filter(expression.filter.name, value, evaluate(expression.filter.arguments));
 }
 
 Value Interpreter::filtered(Value value, const std::vector<Application>& filters) {
   for (const Application& filter : filters) {
     line_ = filter.line;
     value = runtime_.filter(filter.name, value, evaluate(filter.arguments));
-    count_made(runtime_.meter(), value);
   }
   return value;
 }
@@ -145,7 +125,7 @@ Value Interpreter::evaluate(const Calculation& calculation) {
 
 Value Interpreter::evaluate(const Remainder& expression) {
   const Value left = evaluate(*expression.left), right = evaluate(*expression.right);
-  if (left.text() == nullptr) return remainder(left, right);
+  if (!left.is_text()) return remainder(left, right);
   if (left.is_markup()) throw Problem("'%' of what is safe is not supported");
   return percent_formatted(runtime_, *left.text(), right);
 }
@@ -189,14 +169,9 @@ Value Interpreter::evaluate(const Comparison& comparison) {
 }
 
 Value Interpreter::evaluate(const Concatenation& concatenation) {
-  std::string joined;
-  for (const ExpressionPointer& part : concatenation.parts) {
-    joined += printed(runtime_, evaluate(*part));
-    runtime_.meter().count_bytes(std::ssize(joined) / 8 + 1);
-  }
-  Value made = std::move(joined);
-  count_made(runtime_.meter(), made);
-  return made;
+  GrowingText joined(runtime_.meter());
+  for (const ExpressionPointer& part : concatenation.parts) joined += printed(runtime_, evaluate(*part));
+  return joined.take();
 }
 
 Value Interpreter::evaluate(const Conditional& conditional) {

@@ -19,9 +19,9 @@ Filter find_filter(std::string_view name) {
 
 Value attribute_by_path(Runtime& runtime, const Value& value, const Value& path) {
   if (path.is_none()) return value;
-  if (path.text() == nullptr) return runtime.item(value, path);
+  if (!path.is_text()) return runtime.item(value, path);
   Value part = value;
-  for (const std::string_view name : split_at(*path.text(), ".", -1, Side::left)) {
+  for (const std::string_view name : split_at(runtime.meter(), *path.text(), ".", -1, Side::left)) {
     std::int64_t index = 0;
     const auto read = std::from_chars(name.data(), name.data() + name.size(), index);
     const bool is_index = std::ranges::all_of(name, [](char c) { return '0' <= c && c <= '9'; }) &&

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "engine/chat/growing.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 #include "engine/chat/python_text.h"
@@ -28,10 +29,7 @@ std::string fill_text(Meter& meter, std::string_view fill, std::int64_t count) {
   if (text::count_characters(fill) != 1)
     throw Problem("The fill character must be exactly one character long");
   count = std::max(count, std::int64_t{0});
-  meter.count_bytes(count, std::ssize(fill));
-  std::string filling;
-  for (std::int64_t i = 0; i < count; ++i) filling += fill;
-  return filling;
+  return GrowingText(meter).append(count, fill).take();
 }
 
 std::int64_t missing_width(std::string_view text, std::int64_t width) {
@@ -227,10 +225,10 @@ std::string brace_value(Runtime& runtime, std::string_view field, const Argument
 
 std::string percent_formatted(Runtime& runtime, std::string_view format, const Value& values) {
   FormatValues given(values);
-  std::string out;
+  GrowingText out(runtime.meter());
   for (std::size_t at = 0; at < format.size();) {
     const std::size_t percent = std::min(format.find('%', at), format.size());
-    out.append(format.substr(at, percent - at));
+    out += format.substr(at, percent - at);
     at = percent + 1;
     if (percent == format.size()) break;
     if (at < format.size() && format[at] == '%') {
@@ -246,14 +244,13 @@ std::string percent_formatted(Runtime& runtime, std::string_view format, const V
     }
     const Conversion conversion = read_conversion(format, at, given);
     out += converted(runtime, value != nullptr ? *value : given.next(), conversion);
-    runtime.meter().count_bytes(std::ssize(out) / 64 + 1);
   }
   given.check_all_used();
-  return out;
+  return out.take();
 }
 
 std::string brace_formatted(Runtime& runtime, std::string_view format, const Arguments& arguments) {
-  std::string out;
+  GrowingText out(runtime.meter());
   std::size_t automatic = 0;
   for (std::size_t at = 0; at < format.size(); ++at) {
     const char c = format[at];
@@ -267,12 +264,10 @@ std::string brace_formatted(Runtime& runtime, std::string_view format, const Arg
     }
     const std::size_t end = format.find('}', at);
     if (c == '}' || end == std::string_view::npos) throw Problem("a format has a single brace");
-    const std::string text = brace_value(runtime, format.substr(at + 1, end - at - 1), arguments, automatic);
-    runtime.meter().count_bytes(std::ssize(text));
-    out += text;
+    out += brace_value(runtime, format.substr(at + 1, end - at - 1), arguments, automatic);
     at = end;
   }
-  return out;
+  return out.take();
 }
 
 std::string centered(Meter& meter, std::string_view text, std::int64_t width, std::string_view fill) {

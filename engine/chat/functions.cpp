@@ -22,15 +22,16 @@ Value range_function(Runtime& runtime, const Arguments& arguments) {
   if (step == 0) throw Problem("range() arg 3 must not be zero");
   const auto distance = step > 0 ? static_cast<long double>(end) - static_cast<long double>(begin)
                                  : static_cast<long double>(begin) - static_cast<long double>(end);
-  if (distance / std::abs(static_cast<long double>(step)) > kMostInRange)
+  const auto count = distance / std::abs(static_cast<long double>(step));
+  if (count > kMostInRange)
     throw Problem(
         fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMostInRange));
+  runtime.meter().check_bytes(static_cast<std::int64_t>(std::max(count, 0.0L)), sizeof(Value));
   Sequence range{.kind = SequenceKind::range};
   for (std::int64_t number = begin; step > 0 ? number < end : number > end;) {
     range.items.emplace_back(number);
     if (__builtin_add_overflow(number, step, &number)) break;
   }
-  runtime.meter().count_bytes(std::ssize(range.items), sizeof(Value));
   return range;
 }
 
@@ -39,7 +40,6 @@ Dict dict_of(Runtime& runtime, const Arguments& arguments) {
   if (arguments.positional.size() > 1) throw Problem("dict expected at most 1 argument");
   Dict dict;
   const auto add = [&](const Value& key, const Value& value) {
-    runtime.meter().count_steps(1 + std::ssize(dict.entries) / 8);
     runtime.meter().count_bytes(2 * sizeof(Value));
     dict.set(key, value);
   };
@@ -68,7 +68,7 @@ Value namespace_function(Runtime& runtime, const Arguments& arguments) {
   Namespace& made = runtime.own<Namespace>();
   made.attributes = dict_of(runtime, arguments);
   for (const auto& [name, value] : made.attributes.entries) {
-    if (name.text() != nullptr && name.text()->starts_with('_'))
+    if (name.is_text() && name.text()->starts_with('_'))
       throw Problem("a namespace cannot have attributes that begin with an underscore");
   }
   return made;

@@ -107,7 +107,6 @@ void Interpreter::assign(const Target& target, const Value& value) {
     if (written == nullptr) throw Problem("cannot assign attribute on non-namespace object");
     if (attribute->attribute.starts_with('_'))
       throw Problem("a namespace cannot have attributes that begin with an underscore");
-    runtime_.meter().count_steps(std::ssize(written->attributes.entries) / 8);
     return written->attributes.set(attribute->attribute, value);
   }
   const auto& targets = std::get<TupleTarget>(target.node).targets;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <compare>
 
+#include "engine/chat/growing.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 #include "engine/chat/python_text.h"
@@ -12,25 +13,25 @@
 namespace strata::chat {
 namespace {
 
-void append_code(std::uint32_t unit, std::string& out) {
+void append_code(std::uint32_t unit, GrowingText& out) {
   out += fmt::format("\\u{:04x}", unit);
 }
 
-void append_json_text(std::string_view text, bool ensures_ascii, std::string& out) {
+void append_json_text(std::string_view text, bool ensures_ascii, GrowingText& out) {
   out += '"';
   text::for_each_character(text, [&](char32_t c, std::size_t begin, std::size_t end) {
     constexpr std::string_view kEscaped = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
     const std::size_t escaped = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : std::string_view::npos;
     const auto number = static_cast<std::uint32_t>(c);
     if (escaped != std::string_view::npos) {
-      out.append({'\\', kLetters[escaped]});
+      (out += '\\') += kLetters[escaped];
     } else if (c < 0x20 || (ensures_ascii && c >= 0x7f && c < 0x10000)) {
       append_code(number, out);
     } else if (ensures_ascii && c >= 0x10000) {
       append_code(0xd800 + ((number - 0x10000) >> 10), out);
       append_code(0xdc00 + ((number - 0x10000) & 0x3ff), out);
     } else {
-      out.append(text.substr(begin, end - begin));
+      out += text.substr(begin, end - begin);
     }
   });
   out += '"';
@@ -38,22 +39,21 @@ void append_json_text(std::string_view text, bool ensures_ascii, std::string& ou
 
 class JsonWriter {
  public:
-  JsonWriter(Runtime& runtime, const JsonForm& form) : runtime_(runtime), form_(form) {}
+  JsonWriter(Runtime& runtime, const JsonForm& form)
+      : runtime_(runtime), form_(form), out_(runtime.meter()) {}
 
   void write(const Value& value, int level) {
     runtime_.meter().count_steps(1);
     if (const Sequence* sequence = value.sequence()) return write_list(*sequence, level);
     if (const Dict* dict = value.dict()) return write_dict(*dict, level);
-    const std::size_t begin = out_.size();
     if (const std::string* text = value.text()) {
       append_json_text(*text, form_.ensures_ascii, out_);
     } else {
       out_ += scalar(value);
     }
-    runtime_.meter().count_bytes(static_cast<std::int64_t>(out_.size() - begin));
   }
 
-  std::string take() { return std::move(out_); }
+  std::string take() { return out_.take(); }
 
  private:
   std::string scalar(const Value& value) const {
@@ -68,13 +68,12 @@ class JsonWriter {
     return repr_of_number(*number);
   }
 
-  std::string key_text(const Value& key) const { return key.text() != nullptr ? *key.text() : scalar(key); }
+  std::string key_text(const Value& key) const { return key.is_text() ? *key.text() : scalar(key); }
 
   void begin_line(int level) {
     if (!form_.indent) return;
-    runtime_.meter().count_bytes(level + 1, std::ssize(*form_.indent) + 1);
     out_ += '\n';
-    for (int i = 0; i < level; ++i) out_ += *form_.indent;
+    out_.append(level, *form_.indent);
   }
 
   template <typename Items, typename Write>
@@ -112,7 +111,7 @@ class JsonWriter {
 
   Runtime& runtime_;
   const JsonForm& form_;
-  std::string out_;
+  GrowingText out_;
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "engine/chat/markup.h"
 
+#include "engine/chat/growing.h"
+
 namespace strata::chat {
 
 Value like(const Value& original, std::string text) {
@@ -20,7 +22,7 @@ Value escaped(Meter& meter, const Value& text) {
   if (text.is_markup()) return text;
   constexpr std::string_view kCharacters = "&<>\"'";
   constexpr std::string_view kEntities[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
-  std::string markup;
+  GrowingText markup(meter);
   for (const char c : *text.text()) {
     const std::size_t special = kCharacters.find(c);
     if (special == std::string_view::npos) {
@@ -29,8 +31,7 @@ Value escaped(Meter& meter, const Value& text) {
       markup += kEntities[special];
     }
   }
-  meter.count_bytes(std::ssize(markup));
-  return Value::markup(std::move(markup));
+  return Value::markup(markup.take());
 }
 
 }  // namespace strata::chat

@@ -6,10 +6,10 @@
 
 namespace strata::chat {
 
-void Meter::count_bytes(std::int64_t count, std::int64_t bytes) {
+void Meter::check_bytes(std::int64_t count, std::int64_t bytes) const {
   std::int64_t product = 0;
   if (__builtin_mul_overflow(count, bytes, &product)) refuse_bytes();
-  count_bytes(product);
+  check_bytes(product);
 }
 
 void Meter::refuse_steps() const {

@@ -95,14 +95,14 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 }
 
 /// A method of markup gives markup, and takes what it puts in for text.
-Value call_markup_method(Runtime& runtime, const Value& value, std::string_view name, TextMethod method,
-                         const Arguments& arguments) {
+Value call_markup_method(Runtime& runtime, const Value& value, const std::string& text, std::string_view name,
+                         TextMethod method, const Arguments& arguments) {
   if (is_one_of(name, {"join", "format"}))
     throw Problem(fmt::format("the method '{}' of what is safe is not supported", name));
   Arguments given = arguments;
-  if (name == "replace" && given.positional.size() > 1 && given.positional[1].text() != nullptr)
+  if (name == "replace" && given.positional.size() > 1 && given.positional[1].is_text())
     given.positional[1] = escaped(runtime.meter(), given.positional[1]);
-  return all_like(value, method(runtime, *value.text(), given));
+  return all_like(value, method(runtime, text, given));
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ MethodKind kind_of_method(const Value& value, std::string_view name) {
   const bool is_internal = name.starts_with("__") && name.ends_with("__");
   if (value.object() == nullptr && is_internal) return MethodKind::unsafe;
   const auto is_method = [](bool holds) { return holds ? MethodKind::method : MethodKind::none; };
-  if (value.text() != nullptr) return is_method(find_text_method(name) != nullptr);
+  if (value.is_text()) return is_method(find_text_method(name) != nullptr);
   if (value.dict() != nullptr) {
     if (is_one_of(name, {"clear", "pop", "popitem", "setdefault", "update"})) return MethodKind::unsafe;
     return is_method(dict_methods().contains(name));
@@ -130,15 +130,12 @@ Value call_method(Runtime& runtime, const Value& value, std::string_view name, c
   if (const std::string* text = value.text()) {
     const TextMethod method = *find_text_method(name);
     if (method == nullptr) refuse_method(value, name);
-    // Most look at the whole text, and what they make is no larger.
-    runtime.meter().count_steps(static_cast<std::int64_t>(text->size() / 64));
-    return value.is_markup() ? call_markup_method(runtime, value, name, method, arguments)
+    return value.is_markup() ? call_markup_method(runtime, value, *text, name, method, arguments)
                              : method(runtime, *text, arguments);
   }
   if (const Dict* dict = value.dict()) {
     const DictMethod method = dict_methods().find(name)->second;
     if (method == nullptr) refuse_method(value, name);
-    runtime.meter().count_bytes(std::ssize(dict->entries) * static_cast<std::int64_t>(sizeof(Value)));
     return method(*dict, arguments);
   }
   return sequence_methods().find(name)->second(runtime, value, arguments);

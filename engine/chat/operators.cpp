@@ -36,7 +36,6 @@ bool equal_sequences(Meter& meter, const Sequence& left, const Sequence& right) 
 bool equal_dicts(Meter& meter, const Dict& left, const Dict& right) {
   if (left.entries.size() != right.entries.size()) return false;
   for (const auto& [key, value] : left.entries) {
-    meter.count_steps(static_cast<std::int64_t>(right.entries.size()));
     const Value* other = right.find(key);
     if (other == nullptr || !equal(meter, value, *other)) return false;
   }
@@ -86,6 +85,7 @@ bool is_true(const Value& value) {
   if (const auto number = value.integer()) return *number != 0;
   if (const double* real = value.real()) return *real != 0;
   if (value.object() != nullptr) return true;
+  if (value.is_text()) return !value.is_empty_text();
   return length(value) > 0;
 }
 
@@ -103,7 +103,7 @@ bool are_equal_scalars(const Value& left, const Value& right) {
 }
 
 bool equal(Meter& meter, const Value& left, const Value& right) {
-  meter.count_steps(1 + (left.text() == nullptr ? 0 : static_cast<std::int64_t>(left.text()->size() / 64)));
+  meter.count_steps(1);
   if (left.sequence() != nullptr && right.sequence() != nullptr) {
     return equal_sequences(meter, *left.sequence(), *right.sequence());
   }
@@ -113,11 +113,11 @@ bool equal(Meter& meter, const Value& left, const Value& right) {
 }
 
 std::partial_ordering order(Meter& meter, const Value& left, const Value& right, std::string_view symbol) {
-  meter.count_steps(1 + (left.text() == nullptr ? 0 : static_cast<std::int64_t>(left.text()->size() / 64)));
+  meter.count_steps(1);
   const auto left_number = exact_number(left), right_number = exact_number(right);
   if (left_number && right_number) return *left_number <=> *right_number;
   // UTF-8 has the order of its code points.
-  if (left.text() != nullptr && right.text() != nullptr) return *left.text() <=> *right.text();
+  if (left.is_text() && right.is_text()) return *left.text() <=> *right.text();
   if (is_ordered_sequence(left) && is_ordered_sequence(right) &&
       left.sequence()->kind == right.sequence()->kind) {
     return order_sequences(meter, *left.sequence(), *right.sequence(), symbol);
@@ -130,17 +130,15 @@ std::partial_ordering order(Meter& meter, const Value& left, const Value& right,
 
 bool contains(Meter& meter, const Value& container, const Value& item) {
   if (const std::string* text = container.text()) {
-    if (item.text() == nullptr) {
+    if (!item.is_text()) {
       throw Problem(fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
     }
-    meter.count_steps(static_cast<std::int64_t>(text->size() / 64));
     return find_bytes(*text, *item.text(), 0) != std::string::npos;
   }
   if (const Sequence* sequence = container.sequence()) {
     return std::ranges::any_of(sequence->items, [&](const Value& each) { return equal(meter, each, item); });
   }
   if (const Dict* dict = container.dict()) {
-    meter.count_steps(static_cast<std::int64_t>(dict->entries.size() / 8));
     return dict->find(item) != nullptr;
   }
   if (container.is_undefined()) return false;
@@ -164,7 +162,7 @@ std::optional<Value> element(const Value& value, const Value& key) {
   const auto index = key.integer();
   const Sequence* sequence = value.sequence();
   const bool has_elements = sequence != nullptr && sequence->kind <= SequenceKind::range;
-  if (!index || (!has_elements && value.text() == nullptr)) return std::nullopt;
+  if (!index || (!has_elements && !value.is_text())) return std::nullopt;
   const std::int64_t size = length(value);
   const std::int64_t at = *index < 0 ? *index + size : *index;
   if (at < 0 || at >= size) return std::nullopt;
@@ -175,10 +173,10 @@ std::optional<Value> element(const Value& value, const Value& key) {
 Value slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
   check_defined(value);
   const Sequence* sequence = value.sequence();
-  if (value.text() == nullptr && (sequence == nullptr || sequence->kind > SequenceKind::range))
+  if (!value.is_text() && (sequence == nullptr || sequence->kind > SequenceKind::range))
     throw Problem(fmt::format("'{}' object has no slices", type_name(value)));
   const Range range = indices(length(value), begin, end, step);
-  if (value.text() != nullptr)
+  if (value.is_text())
     return like(value, every_character(*value.text(), range.begin, range.step, range.count));
   Sequence part{.kind = sequence->kind};
   for (std::int64_t i = 0; i < range.count; ++i)

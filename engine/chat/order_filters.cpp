@@ -11,7 +11,7 @@ namespace strata::chat {
 namespace {
 
 Value without_case(const Value& value) {
-  return value.text() == nullptr ? value : Value(text::lower_case(*value.text()));
+  return !value.is_text() ? value : Value(text::lower_case(*value.text()));
 }
 
 struct Keyed {
@@ -53,10 +53,11 @@ Value sort_filter(Runtime& runtime, const Value& value, const Arguments& argumen
   const Parameters given("sort", arguments, {"reverse", "case_sensitive", "attribute"});
   std::vector<Value> paths{Value()};
   if (given.some(2) != nullptr) paths[0] = *given[2];
-  if (paths[0].text() != nullptr) {
+  if (paths[0].is_text()) {
     const std::string names = *paths[0].text();
     paths.clear();
-    for (const std::string_view name : split_at(names, ",", -1, Side::left)) paths.emplace_back(name);
+    for (const std::string_view name : split_at(runtime.meter(), names, ",", -1, Side::left))
+      paths.emplace_back(name);
   }
   std::vector<Keyed> items;
   for (const Value& item : items_of(runtime, value)) {

@@ -55,6 +55,7 @@ Interpreter::Flow Interpreter::execute(const CallBlock& statement) {
 /// What a macro gets beyond its parameters.
 void Interpreter::bind_rest(const Procedure& procedure, const Arguments& arguments) {
   const auto has_parameter = [&](std::string_view name) {
+    Meter::count_search(procedure.parameters.size());
     return std::ranges::find(procedure.parameters, name, &Parameter::name) != procedure.parameters.end();
   };
   Dict rest;

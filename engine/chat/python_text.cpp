@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "engine/chat/growing.h"
 #include "engine/chat/object.h"
 #include "engine/text/letter_case.h"
 #include "engine/text/utf8.h"
@@ -12,16 +13,16 @@
 namespace strata::chat {
 namespace {
 
-void append_repr(Runtime& runtime, const Value& value, std::string& out);
+void append_repr(Runtime& runtime, const Value& value, GrowingText& out);
 
-void append_items(Runtime& runtime, const Sequence& sequence, std::string& out) {
+void append_items(Runtime& runtime, const Sequence& sequence, GrowingText& out) {
   for (std::size_t i = 0; i < sequence.items.size(); ++i) {
     if (i > 0) out += ", ";
     append_repr(runtime, sequence.items[i], out);
   }
 }
 
-void append_sequence(Runtime& runtime, const Sequence& sequence, std::string& out) {
+void append_sequence(Runtime& runtime, const Sequence& sequence, GrowingText& out) {
   if (sequence.kind == SequenceKind::tuple) {
     out += '(';
     append_items(runtime, sequence, out);
@@ -39,13 +40,13 @@ void append_sequence(Runtime& runtime, const Sequence& sequence, std::string& ou
                      : fmt::format("range({}, {}, {})", begin, end, step);
     return;
   }
-  if (!is_list) out.append(type_name(Value(sequence))).append("(");
+  if (!is_list) (out += type_name(Value(sequence))) += "(";
   out += '[';
   append_items(runtime, sequence, out);
   out += is_list ? "]" : "])";
 }
 
-void append_dict(Runtime& runtime, const Dict& dict, std::string& out) {
+void append_dict(Runtime& runtime, const Dict& dict, GrowingText& out) {
   out += '{';
   for (std::size_t i = 0; i < dict.entries.size(); ++i) {
     if (i > 0) out += ", ";
@@ -56,9 +57,8 @@ void append_dict(Runtime& runtime, const Dict& dict, std::string& out) {
   out += '}';
 }
 
-void append_repr(Runtime& runtime, const Value& value, std::string& out) {
+void append_repr(Runtime& runtime, const Value& value, GrowingText& out) {
   runtime.meter().count_steps(1);
-  const std::size_t begin = out.size();
   if (const std::string* text = value.text()) {
     out += value.is_markup() ? fmt::format("Markup({})", repr_of_text(*text)) : repr_of_text(*text);
   } else if (const Sequence* sequence = value.sequence()) {
@@ -70,8 +70,6 @@ void append_repr(Runtime& runtime, const Value& value, std::string& out) {
   } else {
     out += printed(runtime, value);
   }
-  if (value.sequence() == nullptr && value.dict() == nullptr)
-    runtime.meter().count_bytes(static_cast<std::int64_t>(out.size() - begin));
 }
 
 }  // namespace
@@ -88,9 +86,9 @@ std::string printed(Runtime& runtime, const Value& value) {
 }
 
 std::string repr(Runtime& runtime, const Value& value) {
-  std::string out;
+  GrowingText out(runtime.meter());
   append_repr(runtime, value, out);
-  return out;
+  return out.take();
 }
 
 std::string repr_of_text(std::string_view text) {

@@ -1,5 +1,5 @@
-// Values as text: as Python prints them, and as json.dumps writes them. Plain functions; texts' sizes are
-// counted by the runtime's meter.
+// Values as text: as Python prints them, and as json.dumps writes them. Plain functions; texts that
+// grow are within the limits of the runtime's meter.
 #pragma once
 
 #include <string>

@@ -82,25 +82,19 @@ Value Runtime::filter(std::string_view name, const Value& value, const Arguments
   const Filter apply = find_filter(name);
   if (apply == nullptr) throw Problem(fmt::format("the filter '{}' is not supported", name));
   const Meter::Level level(meter_);
-  count_text(value);
   return apply(*this, value, arguments);
 }
 
 bool Runtime::test(std::string_view name, const Value& value, const Arguments& arguments) {
   const Test apply = find_test(name);
   if (apply == nullptr) throw Problem(fmt::format("the test '{}' is not supported", name));
-  count_text(value);
   return apply(*this, value, arguments);
 }
 
-void Runtime::count_text(const Value& value) {
-  if (const std::string* text = value.text())
-    meter_.count_steps(static_cast<std::int64_t>(text->size() / 64));
-}
-
-Walk::Walk(Runtime& runtime, Value value) : runtime_(runtime), value_(std::move(value)) {
+Walk::Walk(Runtime& runtime, Value value)
+    : runtime_(runtime), value_(std::move(value)), text_(value_.text()) {
   const Object* object = value_.object();
-  const bool walks = value_.text() != nullptr || value_.sequence() != nullptr || value_.dict() != nullptr ||
+  const bool walks = text_ != nullptr || value_.sequence() != nullptr || value_.dict() != nullptr ||
                      value_.is_undefined() || (object != nullptr && object->is_iterator());
   if (!walks) throw Problem(fmt::format("'{}' object is not iterable", type_name(value_)));
 }
@@ -118,10 +112,9 @@ bool Walk::next(Value& item) {
     item = dict->entries[at_++].first;
     return true;
   }
-  const std::string* text = value_.text();
-  if (text == nullptr || at_ == text->size()) return false;
-  const std::size_t bytes = text::character_bytes((*text)[at_]);
-  item = std::string_view(*text).substr(at_, bytes);
+  if (text_ == nullptr || at_ == text_->size()) return false;
+  const std::size_t bytes = text::character_bytes((*text_)[at_]);
+  item = std::string_view(*text_).substr(at_, bytes);
   at_ += bytes;
   return true;
 }

@@ -46,9 +46,6 @@ class Runtime {
   bool test(std::string_view name, const Value& value, const Arguments& arguments);
 
  private:
-  /// What looking at a whole text takes.
-  void count_text(const Value& value);
-
   static constexpr std::int64_t kObjectBytes = 256;  // about what one takes
 
   Meter meter_;
@@ -67,6 +64,7 @@ class Walk {
  private:
   Runtime& runtime_;
   Value value_;
+  const std::string* text_;  ///< value_'s; null if it is none
   std::size_t at_ = 0;
 };
 

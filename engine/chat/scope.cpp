@@ -6,6 +6,7 @@ namespace strata::chat {
 
 const Value* Scope::find(std::string_view name) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->around_.get()) {
+    Meter::count_search(scope->values_.size());
     for (const auto& [known, value] : scope->values_) {
       if (known == name) return &value;
     }
@@ -14,6 +15,7 @@ const Value* Scope::find(std::string_view name) const {
 }
 
 void Scope::set(std::string_view name, Value value) {
+  Meter::count_search(values_.size());
   const auto found = std::ranges::find(values_, name, [](const auto& each) { return each.first; });
   if (found != values_.end()) {
     found->second = std::move(value);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/chat/filters.h"
+#include "engine/chat/growing.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 #include "engine/chat/python_text.h"
@@ -34,8 +35,7 @@ std::vector<Value> items_from_end(Runtime& runtime, const Value& value) {
 
 Value last_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("last", arguments, {});
-  if (value.text() != nullptr ||
-      (value.sequence() != nullptr && value.sequence()->kind <= SequenceKind::range)) {
+  if (value.is_text() || (value.sequence() != nullptr && value.sequence()->kind <= SequenceKind::range)) {
     const auto last = element(value, -1);
     return last ? *last : Value::undefined("No last item, sequence was empty.");
   }
@@ -54,7 +54,7 @@ Value iterator_over(Runtime& runtime, std::vector<Value> items) {
 
 Value reverse_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("reverse", arguments, {});
-  if (value.text() != nullptr) return slice(value, {}, {}, -1);
+  if (value.is_text()) return slice(value, {}, {}, -1);
   if (value.object() == nullptr) return iterator_over(runtime, items_from_end(runtime, value));
   std::vector<Value> items = items_of(runtime, value);
   std::ranges::reverse(items);
@@ -83,22 +83,20 @@ Value items_filter(Runtime& runtime, const Value& value, const Arguments& argume
 Value join_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters given("join", arguments, {"d", "attribute"});
   const std::string separator = given[0] == nullptr ? "" : printed(runtime, *given[0]);
-  std::string joined;
+  GrowingText joined(runtime.meter());
   Walk walk(runtime, value);
   bool is_first = true;
   for (Value item; walk.next(item); is_first = false) {
-    const std::size_t begin = joined.size();
     if (!is_first) joined += separator;
     joined += printed(runtime, given.some(1) == nullptr ? item : attribute_by_path(runtime, item, *given[1]));
-    runtime.meter().count_bytes(static_cast<std::int64_t>(joined.size() - begin));
   }
-  return joined;
+  return joined.take();
 }
 
 Value sum_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters given("sum", arguments, {"attribute", "start"});
   Value sum = given[1] == nullptr ? Value(0) : *given[1];
-  if (sum.text() != nullptr) throw Problem("sum() can't sum strings [use ''.join(seq) instead]");
+  if (sum.is_text()) throw Problem("sum() can't sum strings [use ''.join(seq) instead]");
   Walk walk(runtime, value);
   for (Value item; walk.next(item);) {
     if (given.some(0) != nullptr) item = attribute_by_path(runtime, item, *given[0]);
@@ -117,7 +115,7 @@ Value batch_filter(Runtime& runtime, const Value& value, const Arguments& argume
   }
   if (!batch.empty()) {
     if (given.some(1) != nullptr) {
-      runtime.meter().count_bytes(static_cast<std::int64_t>(size), sizeof(Value));
+      runtime.meter().check_bytes(static_cast<std::int64_t>(size), sizeof(Value));
       batch.resize(size, *given[1]);
     }
     batches.push_back(list(std::move(batch)));

@@ -6,40 +6,33 @@
 namespace strata::chat {
 namespace {
 
-Value list_of_parts(Runtime& runtime, const std::vector<std::string_view>& parts) {
-  runtime.meter().count_bytes(std::ssize(parts), 4 * sizeof(Value));
+Value list_of_parts(const std::vector<std::string_view>& parts) {
   std::vector<Value> values(parts.begin(), parts.end());
   return list(std::move(values));
-}
-
-/// A search from the end looks at each byte as often as the separator is long.
-void count_search(Runtime& runtime, std::string_view text, std::string_view part, Side side) {
-  if (side == Side::right)
-    runtime.meter().count_steps(static_cast<std::int64_t>(text.size() / 64 * (1 + part.size() / 64)));
 }
 
 template <Side side>
 Value split_method(Runtime& runtime, const std::string& text, const Arguments& arguments) {
   const Parameters given("split", arguments, {"sep", "maxsplit"});
   const std::int64_t most = given.integer(1, -1);
-  if (given.some(0) == nullptr) return list_of_parts(runtime, split_at_space(text, most, side));
-  if (given.text(0).empty()) throw Problem("empty separator");
-  count_search(runtime, text, given.text(0), side);
-  return list_of_parts(runtime, split_at(text, given.text(0), most, side));
+  if (given.some(0) == nullptr) return list_of_parts(split_at_space(runtime.meter(), text, most, side));
+  const std::string& separator = given.text(0);
+  if (separator.empty()) throw Problem("empty separator");
+  return list_of_parts(split_at(runtime.meter(), text, separator, most, side));
 }
 
 Value split_lines_method(Runtime& runtime, const std::string& text, const Arguments& arguments) {
   const Parameters given("splitlines", arguments, {"keepends"});
-  return list_of_parts(runtime, split_lines(text, given.flag(0, false)));
+  return list_of_parts(split_lines(runtime.meter(), text, given.flag(0, false)));
 }
 
 template <Side side>
 Value partition_method(Runtime& runtime, const std::string& text, const Arguments& arguments) {
   const Parameters given("partition", arguments, {"sep"}, 1);
-  if (given.text(0).empty()) throw Problem("empty separator");
-  count_search(runtime, text, given.text(0), side);
-  const auto parts = split_at(text, given.text(0), 1, side);
-  if (parts.size() == 2) return tuple({parts[0], given.text(0), parts[1]});
+  const std::string& separator = given.text(0);
+  if (separator.empty()) throw Problem("empty separator");
+  const auto parts = split_at(runtime.meter(), text, separator, 1, side);
+  if (parts.size() == 2) return tuple({parts[0], separator, parts[1]});
   return side == Side::left ? tuple({text, "", ""}) : tuple({"", "", text});
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <compare>
-#include <map>
 
 #include "engine/chat/filters.h"
 #include "engine/chat/operators.h"
@@ -26,13 +25,13 @@ bool has(Runtime&, const Value& value, const Arguments& arguments) {
 
 bool is_sequence(const Value& value) {
   const Sequence* sequence = value.sequence();
-  return value.text() != nullptr || value.dict() != nullptr || value.is_undefined() ||
+  return value.is_text() || value.dict() != nullptr || value.is_undefined() ||
          (sequence != nullptr && sequence->kind <= SequenceKind::range);
 }
 
 bool is_iterable(const Value& value) {
-  return value.text() != nullptr || value.dict() != nullptr || value.is_undefined() ||
-         value.sequence() != nullptr || (value.object() != nullptr && value.object()->is_iterator());
+  return value.is_text() || value.dict() != nullptr || value.is_undefined() || value.sequence() != nullptr ||
+         (value.object() != nullptr && value.object()->is_iterator());
 }
 
 bool is_whole(const Value& value) {
@@ -45,7 +44,7 @@ bool is_flag(const Value& value, bool wanted) {
 
 bool has_remainder(const Value& value, const Value& divisor, std::int64_t wanted) {
   check_defined(value);
-  if (value.text() != nullptr) throw Problem("not all arguments converted during string formatting");
+  if (value.is_text()) throw Problem("not all arguments converted during string formatting");
   return are_equal_scalars(remainder(value, divisor), wanted);
 }
 
@@ -82,7 +81,7 @@ bool is_number(const Value& value) {
 }
 
 bool is_text(const Value& value) {
-  return value.text() != nullptr;
+  return value.is_text();
 }
 
 bool is_mapping(const Value& value) {
@@ -143,8 +142,7 @@ bool is_in(Runtime& runtime, const Value& value, const Arguments& arguments) {
 bool is_same_as(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters given("sameas", arguments, {"other"}, 1);
   const Value& other = *given[0];
-  if (value.text() != nullptr || value.sequence() != nullptr || value.dict() != nullptr ||
-      value.real() != nullptr)
+  if (value.is_text() || value.sequence() != nullptr || value.dict() != nullptr || value.real() != nullptr)
     throw Problem(fmt::format("'sameas' of a '{}' is not supported", type_name(value)));
   return value.data().index() == other.data().index() && are_equal_scalars(value, other);
 }
@@ -164,17 +162,19 @@ void check_name(const Value& value) {
 bool is_filter(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters none("filter", arguments, {});
   check_name(value);
-  return value.text() != nullptr && find_filter(*value.text()) != nullptr;
+  return value.is_text() && find_filter(*value.text()) != nullptr;
 }
 
 bool is_test(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters none("test", arguments, {});
   check_name(value);
-  return value.text() != nullptr && find_test(*value.text()) != nullptr;
+  return value.is_text() && find_test(*value.text()) != nullptr;
 }
 
-const std::map<std::string_view, Test>& tests() {
-  static const std::map<std::string_view, Test> table{
+}  // namespace
+
+const TestTable& all_tests() {
+  static const TestTable table{
       {"defined", has<is_defined>},
       {"undefined", has<is_undefined>},
       {"none", has<is_none>},
@@ -218,11 +218,9 @@ const std::map<std::string_view, Test>& tests() {
   return table;
 }
 
-}  // namespace
-
 Test find_test(std::string_view name) {
-  const auto found = tests().find(name);
-  return found == tests().end() ? nullptr : found->second;
+  const auto found = all_tests().find(name);
+  return found == all_tests().end() ? nullptr : found->second;
 }
 
 }  // namespace strata::chat

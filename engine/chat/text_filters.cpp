@@ -2,6 +2,7 @@
 
 #include "engine/chat/filters.h"
 #include "engine/chat/format_text.h"
+#include "engine/chat/growing.h"
 #include "engine/chat/markup.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
@@ -15,7 +16,7 @@ namespace {
 
 Value string_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("string", arguments, {});
-  return value.text() != nullptr ? value : Value(printed(runtime, value));
+  return value.is_text() ? value : Value(printed(runtime, value));
 }
 
 Value safe_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -25,7 +26,7 @@ Value safe_filter(Runtime& runtime, const Value& value, const Arguments& argumen
 
 Value escape_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("escape", arguments, {});
-  return escaped(runtime.meter(), value.text() != nullptr ? value : Value(printed(runtime, value)));
+  return escaped(runtime.meter(), value.is_text() ? value : Value(printed(runtime, value)));
 }
 
 Value lower_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -84,27 +85,25 @@ Value replace_filter(Runtime& runtime, const Value& value, const Arguments& argu
 Value indent_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters given("indent", arguments, {"width", "first", "blank"});
   std::string indent(4, ' ');
-  if (given[0] != nullptr && given[0]->text() != nullptr) {
+  if (given[0] != nullptr && given[0]->is_text()) {
     indent = *given[0]->text();
   } else {
     const std::int64_t width = std::max(given.integer(0, 4), std::int64_t{0});
-    runtime.meter().count_bytes(width);
+    runtime.meter().check_bytes(width);
     indent.assign(static_cast<std::size_t>(width), ' ');
   }
-  if (value.text() == nullptr) refuse_operands("+", value, "\n");
+  if (!value.is_text()) refuse_operands("+", value, "\n");
   // Python's splitlines() of a text that ends with a line break: the break makes no further line.
   const std::string text = *value.text() + "\n";
-  std::string indented = given.flag(1, false) ? indent : std::string();
-  const auto lines = split_lines(text, false);
+  GrowingText indented(runtime.meter());
+  if (given.flag(1, false)) indented += indent;
+  const auto lines = split_lines(runtime.meter(), text, false);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) indented += '\n';
-    if (i > 0 && (!lines[i].empty() || given.flag(2, false))) {
-      runtime.meter().count_bytes(std::ssize(indent));
-      indented += indent;
-    }
+    if (i > 0 && (!lines[i].empty() || given.flag(2, false))) indented += indent;
     indented += lines[i];
   }
-  return like(value, std::move(indented));
+  return like(value, indented.take());
 }
 
 Value center_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -120,7 +119,7 @@ Value truncate_filter(Runtime&, const Value& value, const Arguments& arguments) 
   if (length(value) <= most + leeway) return value;
   const std::int64_t kept = most - length(Value(end));
   if (kept < 0) throw Problem("'truncate' needs a length that is not less than its end's");
-  if (value.text() == nullptr) throw Problem("'truncate' needs a text");
+  if (!value.is_text()) throw Problem("'truncate' needs a text");
   std::string text = *slice(value, {}, kept, {}).text();
   const std::size_t space = text.rfind(' ');
   if (!given.flag(1, false) && space != std::string::npos) text.resize(space);
@@ -143,14 +142,14 @@ Value to_json_filter(Runtime& runtime, const Value& value, const Arguments& argu
   JsonForm form{.ensures_ascii = given.flag(0, false), .sorts_keys = given.flag(3, false), .indent = {}};
   if (const Value* indent = given.some(1)) {
     form.item_separator.resize(1);  // without the space
-    const bool is_text = indent->text() != nullptr;
+    const bool is_text = indent->is_text();
     const std::int64_t width = is_text ? 0 : std::max(given.integer(1, 0), std::int64_t{0});
-    runtime.meter().count_bytes(width);
+    runtime.meter().check_bytes(width);
     form.indent = is_text ? *indent->text() : std::string(static_cast<std::size_t>(width), ' ');
   }
   if (const Value* separators = given.some(2)) {
     const std::vector<Value> parts = items_of(runtime, *separators);
-    if (parts.size() != 2 || parts[0].text() == nullptr || parts[1].text() == nullptr)
+    if (parts.size() != 2 || !parts[0].is_text() || !parts[1].is_text())
       throw Problem("'tojson' needs two texts as its separators");
     form.item_separator = *parts[0].text();
     form.key_separator = *parts[1].text();

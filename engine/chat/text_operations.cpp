@@ -3,17 +3,38 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/chat/growing.h"
 #include "engine/text/utf8.h"
 
 namespace strata::chat {
 namespace {
 
-/// The byte at which each character begins, and the text's end.
-std::vector<std::size_t> character_begins(std::string_view text) {
-  std::vector<std::size_t> begins;
-  text::for_each_character(text, [&](char32_t, std::size_t begin, std::size_t) { begins.push_back(begin); });
-  begins.push_back(text.size());
-  return begins;
+/// The byte `at` moved by so many characters, forward or back.
+std::size_t moved(std::string_view text, std::size_t at, std::int64_t characters) {
+  for (; characters > 0; --characters) at += text::character_bytes(text[at]);
+  for (; characters < 0; ++characters) at = text::character_before(text, at);
+  return at;
+}
+
+class CharacterSet {
+ public:
+  explicit CharacterSet(std::string_view characters) {
+    text::for_each_character(characters, [this](char32_t c, std::size_t, std::size_t) {
+      if (c >= has_.size()) has_.resize(c + 1);
+      has_[c] = true;
+    });
+  }
+  bool has(char32_t c) const { return c < has_.size() && has_[c]; }
+
+ private:
+  std::vector<bool> has_;
+};
+
+/// Parts that were found from the given side, from the left.
+std::vector<std::string_view> in_order(GrowingParts& found, Side side) {
+  std::vector<std::string_view> parts = found.take();
+  if (side == Side::right) std::ranges::reverse(parts);
+  return parts;
 }
 
 bool ends_line(char32_t c) {
@@ -31,6 +52,14 @@ std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t
                           : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
+BackwardSearch::BackwardSearch(std::string_view text, std::string_view part)
+    : text_(text.rbegin(), text.rend()), part_(part.rbegin(), part.rend()) {}
+
+std::size_t BackwardSearch::find(std::size_t end) const {
+  const std::size_t found = find_bytes(text_, part_, text_.size() - end);
+  return found == std::string::npos ? found : text_.size() - found - part_.size();
+}
+
 std::string every_character(std::string_view text, std::int64_t begin, std::int64_t step,
                             std::int64_t count) {
   if (count <= 0) return {};
@@ -41,11 +70,11 @@ std::string every_character(std::string_view text, std::int64_t begin, std::int6
     for (std::int64_t i = 0; i < count; ++i) characters += text[static_cast<std::size_t>(begin + i * step)];
     return characters;
   }
-  const std::vector<std::size_t> begins = character_begins(text);
   std::string characters;
+  std::size_t at = moved(text, 0, begin);
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::size_t>(begin + i * step);
-    characters.append(text.substr(begins[at], begins[at + 1] - begins[at]));
+    if (i > 0) at = moved(text, at, step);
+    characters.append(text.substr(at, text::character_bytes(text[at])));
   }
   return characters;
 }
@@ -57,8 +86,8 @@ ByteRange byte_range(std::string_view text, std::int64_t begin, std::int64_t end
   end = std::min(clip(end), size);
   if (begin > end) return {std::string::npos, 0};
   if (begin == 0 && end == size) return {0, text.size()};
-  const std::vector<std::size_t> begins = character_begins(text);
-  return {begins[static_cast<std::size_t>(begin)], begins[static_cast<std::size_t>(end)]};
+  const std::size_t first = moved(text, 0, begin);
+  return {first, moved(text, first, end - begin)};
 }
 
 bool is_python_space(char32_t c) {
@@ -68,27 +97,28 @@ bool is_python_space(char32_t c) {
 }
 
 std::string_view stripped(std::string_view text, const std::string* characters, Side side) {
-  const auto goes = [&](std::size_t begin, std::size_t bytes) {
-    if (characters == nullptr) return is_python_space(text::code_point_at(text, begin));
-    return characters->find(text.substr(begin, bytes)) != std::string::npos;
+  const CharacterSet set(characters == nullptr ? std::string_view() : *characters);
+  const auto goes = [&](std::size_t begin) {
+    const char32_t c = text::code_point_at(text, begin);
+    return characters == nullptr ? is_python_space(c) : set.has(c);
   };
   while (side != Side::right && !text.empty()) {
-    const std::size_t bytes = text::character_bytes(text[0]);
-    if (!goes(0, bytes)) break;
-    text.remove_prefix(bytes);
+    if (!goes(0)) break;
+    text.remove_prefix(text::character_bytes(text[0]));
   }
   while (side != Side::left && !text.empty()) {
     const std::size_t begin = text::character_before(text, text.size());
-    if (!goes(begin, text.size() - begin)) break;
+    if (!goes(begin)) break;
     text.remove_suffix(text.size() - begin);
   }
   return text;
 }
 
-std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t most, Side side) {
-  std::vector<std::string_view> words;
+std::vector<std::string_view> split_at_space(const Meter& meter, std::string_view text, std::int64_t most,
+                                             Side side) {
+  GrowingParts words(meter);
   text = stripped(text, nullptr, side);
-  while (!text.empty() && (most < 0 || std::ssize(words) < most)) {
+  while (!text.empty() && (most < 0 || words.count() < most)) {
     std::size_t begin = side == Side::left ? 0 : text.size(), end = begin;
     if (side == Side::left) {
       while (end < text.size() && !is_python_space(text::code_point_at(text, end)))
@@ -105,15 +135,16 @@ std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t
   }
   // What is left has the other side's white space, unless everything was split.
   if (!text.empty()) words.push_back(text);
-  if (side == Side::right) std::ranges::reverse(words);
-  return words;
+  return in_order(words, side);
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t most,
-                                       Side side) {
-  std::vector<std::string_view> parts;
-  while (most < 0 || std::ssize(parts) < most) {
-    const std::size_t at = side == Side::left ? find_bytes(text, separator, 0) : text.rfind(separator);
+std::vector<std::string_view> split_at(const Meter& meter, std::string_view text, std::string_view separator,
+                                       std::int64_t most, Side side) {
+  GrowingParts parts(meter);
+  std::optional<BackwardSearch> backward;
+  if (side == Side::right) backward.emplace(text, separator);
+  while (most < 0 || parts.count() < most) {
+    const std::size_t at = backward ? backward->find(text.size()) : find_bytes(text, separator, 0);
     if (at == std::string::npos) break;
     if (side == Side::left) {
       parts.push_back(text.substr(0, at));
@@ -124,12 +155,11 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
     }
   }
   parts.push_back(text);
-  if (side == Side::right) std::ranges::reverse(parts);
-  return parts;
+  return in_order(parts, side);
 }
 
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
-  std::vector<std::string_view> lines;
+std::vector<std::string_view> split_lines(const Meter& meter, std::string_view text, bool keep_ends) {
+  GrowingParts lines(meter);
   std::size_t line = 0;
   for (std::size_t at = 0; at < text.size();) {
     const char32_t c = text::code_point_at(text, at);
@@ -142,7 +172,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
     at = next;
   }
   if (line < text.size()) lines.push_back(text.substr(line));
-  return lines;
+  return lines.take();
 }
 
 std::int64_t count_parts(std::string_view text, std::string_view part) {
@@ -158,9 +188,7 @@ std::string replaced(Meter& meter, std::string_view text, std::string_view from,
                      std::int64_t most) {
   std::int64_t count = count_parts(text, from);
   if (most >= 0) count = std::min(count, most);
-  meter.count_bytes(static_cast<std::int64_t>(text.size()));
-  meter.count_bytes(count, static_cast<std::int64_t>(to.size()));
-  std::string result;
+  GrowingText result(meter);
   std::size_t copied = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     // An empty text is replaced before each character, and at the end.
@@ -170,10 +198,10 @@ std::string replaced(Meter& meter, std::string_view text, std::string_view from,
     } else if (i > 0) {
       at += text::character_bytes(text[copied]);
     }
-    result.append(text.substr(copied, at - copied)).append(to);
+    (result += text.substr(copied, at - copied)) += to;
     copied = at + from.size();
   }
-  return result.append(text.substr(copied));
+  return (result += text.substr(copied)).take();
 }
 
 }  // namespace strata::chat

@@ -1,6 +1,5 @@
 // What Python's str does, on UTF-8 whose positions are counted in code points. Plain functions on valid
-// UTF-8; what they return is no larger than what they are given, but for replaced(), which is counted by the
-// meter.
+// UTF-8 in linear time. Those with a meter refuse to make more than its limits allow.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,19 @@
 
 namespace strata::chat {
 
-/// Where `part` begins in `text`, in bytes, from `from` on, or npos; in linear time.
+/// Where `part` begins in `text`, in bytes, from `from` on, or npos.
 std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t from);
+
+/// Searches a text from its end.
+class BackwardSearch {
+ public:
+  BackwardSearch(std::string_view text, std::string_view part);
+  /// Where the last `part` begins that ends at byte `end` or before, or npos.
+  std::size_t find(std::size_t end) const;
+
+ private:
+  std::string text_, part_;  ///< from their ends
+};
 
 /// `count` characters from the `begin`th on, each `step` behind the one before.
 std::string every_character(std::string_view text, std::int64_t begin, std::int64_t step, std::int64_t count);
@@ -35,11 +45,12 @@ std::string_view stripped(std::string_view text, const std::string* characters, 
 
 /// str.split() and rsplit() without a separator: at white space. At most `most` splits, from the left or the
 /// right; all if it is negative.
-std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t most, Side side);
+std::vector<std::string_view> split_at_space(const Meter& meter, std::string_view text, std::int64_t most,
+                                             Side side);
 /// Likewise at `separator`, which is not empty.
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t most,
-                                       Side side);
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
+std::vector<std::string_view> split_at(const Meter& meter, std::string_view text, std::string_view separator,
+                                       std::int64_t most, Side side);
+std::vector<std::string_view> split_lines(const Meter& meter, std::string_view text, bool keep_ends);
 
 /// At most `most` replacements; all if it is negative.
 std::string replaced(Meter& meter, std::string_view text, std::string_view from, std::string_view to,

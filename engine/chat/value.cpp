@@ -56,13 +56,20 @@ Value from_json(const nlohmann::ordered_json& json, int depth) {
 
 }  // namespace
 
+Value::Value(std::string text) {
+  Meter::count_made(text.size());
+  data_ = TextData{std::make_shared<const std::string>(std::move(text))};
+}
+
 Value::Value(Sequence sequence) {
+  Meter::count_made(sequence.items.size() * sizeof(Value));
   for (const Value& item : sequence.items) sequence.depth = std::max(sequence.depth, depth_of(item));
   sequence.depth = depth_around(sequence.depth);
   data_ = std::make_shared<const Sequence>(std::move(sequence));
 }
 
 Value::Value(Dict dict) {
+  Meter::count_made(dict.entries.size() * 2 * sizeof(Value));
   for (const auto& [key, value] : dict.entries)
     dict.depth = std::max({dict.depth, depth_of(key), depth_of(value)});
   dict.depth = depth_around(dict.depth);
@@ -70,6 +77,7 @@ Value::Value(Dict dict) {
 }
 
 Value Value::undefined(std::string reason) {
+  Meter::count_made(reason.size());
   Value value;
   value.data_ = Undefined{std::make_shared<const std::string>(std::move(reason))};
   return value;
@@ -77,7 +85,9 @@ Value Value::undefined(std::string reason) {
 
 const std::string* Value::text() const {
   const auto* held = std::get_if<TextData>(&data_);
-  return held == nullptr ? nullptr : held->text.get();
+  if (held == nullptr) return nullptr;
+  Meter::count_read(held->text->size());
+  return held->text.get();
 }
 
 bool Value::is_markup() const {
@@ -113,8 +123,10 @@ std::optional<std::int64_t> Value::integer() const {
 }
 
 const Value* Dict::find(std::string_view key) const {
+  Meter::count_search(entries.size());
   const auto found = std::ranges::find_if(entries, [&](const auto& entry) {
-    return entry.first.text() != nullptr && *entry.first.text() == key;
+    const auto* name = std::get_if<TextData>(&entry.first.data());
+    return name != nullptr && *name->text == key;
   });
   return found == entries.end() ? nullptr : &found->second;
 }
@@ -124,6 +136,7 @@ const Value* Dict::find(const Value& key) const {
     throw Problem(fmt::format("a '{}' as a key of a dict is not supported", type_name(key)));
   }
   if (const std::string* text = key.text()) return find(std::string_view(*text));
+  Meter::count_search(entries.size());
   const auto found =
       std::ranges::find_if(entries, [&](const auto& entry) { return are_equal_scalars(entry.first, key); });
   return found == entries.end() ? nullptr : &found->second;

@@ -1,6 +1,7 @@
 // What a template computes with: Python's values, as far as templates see them. Values are immutable, as in
 // the sandbox in which transformers renders, so they are shared freely; only objects, which the renderer
-// owns, have a state. Lists in lists are limited in depth, since values are walked by recursion.
+// owns, have a state. Lists in lists are limited in depth, since values are walked by recursion. A value
+// counts itself by the thread's meter when it is made, and its text each time that it is read.
 #pragma once
 
 #include <concepts>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "engine/chat/meter.h"
 
 namespace strata::chat {
 
@@ -43,7 +46,7 @@ class Value {
   template <std::integral Number>
   requires(!std::same_as<Number, bool>) Value(Number number) : data_(static_cast<std::int64_t>(number)) {}
   Value(double number) : data_(number) {}
-  Value(std::string text) : data_(TextData{std::make_shared<const std::string>(std::move(text))}) {}
+  Value(std::string text);
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(const char* text) : Value(std::string(text)) {}
   Value(Sequence sequence);
@@ -57,9 +60,12 @@ class Value {
   const Data& data() const { return data_; }
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
+  bool is_text() const { return std::holds_alternative<TextData>(data_); }
+  bool is_empty_text() const { return is_text() && std::get<TextData>(data_).text->empty(); }
   /// The following are null if this is of another kind.
   const bool* flag() const { return std::get_if<bool>(&data_); }
   const double* real() const { return std::get_if<double>(&data_); }
+  /// To be read, which is counted as if all of it were: keep what this gives, and ask is_text() for the kind.
   const std::string* text() const;
   bool is_markup() const;
   const Sequence* sequence() const;

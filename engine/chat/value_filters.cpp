@@ -102,7 +102,7 @@ Value float_filter(Runtime&, const Value& value, const Arguments& arguments) {
   check_defined(value);
   if (const double* real = value.real()) return *real;
   if (const auto whole = value.integer()) return static_cast<double>(*whole);
-  const auto parsed = value.text() == nullptr ? std::nullopt : parsed_real(*value.text());
+  const auto parsed = !value.is_text() ? std::nullopt : parsed_real(*value.text());
   if (parsed) return *parsed;
   return given[0] == nullptr ? Value(0.0) : *given[0];
 }

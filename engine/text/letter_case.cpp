@@ -61,6 +61,10 @@ std::string title_case(std::string_view text) {
       return;
     }
     end_word(begin);
+    if (c < 0x80) {
+      title += static_cast<char>(c);
+      return;
+    }
     // A letter without case may have a title of its own kind.
     title += utf8(unicode(text.substr(begin, end - begin)).toTitle(nullptr, icu::Locale::getRoot()));
   });

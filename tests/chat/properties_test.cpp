@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/chat/chat_template.h"
+#include "engine/chat/meter.h"
 #include "engine/chat/text_operations.h"
 #include "engine/text/utf8.h"
 #include "tests/support/source_folder.h"
@@ -107,12 +108,13 @@ TEST(PlainText, IsItself) {
 }
 
 TEST(TextOperations, SplitWhatTheyJoin) {
+  const Meter meter{Limits{}};
   std::mt19937 random(4);
   for (int i = 0; i < 500; ++i) {
     std::string text;
     for (std::size_t count = random() % 20; count > 0; --count) text += "ab, "[random() % 4];
     for (const Side side : {Side::left, Side::right}) {
-      const auto parts = split_at(text, ",", static_cast<std::int64_t>(random() % 5) - 1, side);
+      const auto parts = split_at(meter, text, ",", static_cast<std::int64_t>(random() % 5) - 1, side);
       std::string joined(parts[0]);
       for (std::size_t part = 1; part < parts.size(); ++part) joined.append(",").append(parts[part]);
       EXPECT_EQ(joined, text);

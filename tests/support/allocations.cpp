@@ -11,7 +11,7 @@ namespace {
 
 /// Threads have several to count with, so that they do not wait for one another.
 struct alignas(64) Counters {
-  std::atomic<std::int64_t> all = 0, large = 0;
+  std::atomic<std::int64_t> all = 0, large = 0, bytes = 0;
 };
 std::array<Counters, 64> of_threads;
 std::atomic<std::size_t> threads = 0;
@@ -21,6 +21,7 @@ constexpr std::size_t kUsual = alignof(std::max_align_t);
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   own.all.fetch_add(1, std::memory_order_relaxed);
+  own.bytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   if (bytes >= strata::test::kLargeAllocation) own.large.fetch_add(1, std::memory_order_relaxed);
   const std::size_t whole = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   return alignment <= kUsual ? std::malloc(whole) : std::aligned_alloc(alignment, whole);
@@ -90,6 +91,7 @@ Allocations allocations_so_far() {
   for (const Counters& counters : of_threads) {
     sum.all += counters.all;
     sum.large += counters.large;
+    sum.bytes += counters.bytes;
   }
   return sum;
 }

@@ -11,6 +11,7 @@ constexpr std::size_t kLargeAllocation = 4096;
 
 struct Allocations {
   std::int64_t all = 0, large = 0;
+  std::int64_t bytes = 0;  ///< of all, whether or not they were given back
 };
 Allocations allocations_so_far();
 
