@@ -279,10 +279,6 @@ Finding find_speed(const std::string& folder, MachineRates& rates) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// The profile may be the one that the run is planned by: that is how it is measured anew.
 void refuse_overwriting_run(const DoctorCommand& command) {
   CommandFiles files;
