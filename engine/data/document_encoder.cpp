@@ -89,23 +89,22 @@ class DocumentEncoder::Work {
     const chat::Rendering talk =
         chat::render_for_training(*encoder_.conversations_, object.at("messages"), options);
     add(talk.text, false);
-    const auto places = token_places(encoder_.tokenizer_, talk.text, encoded_.ids);
-    for (const auto& [begin, end] : talk.generated) {
-      const text::Range said =
-          places ? tokens_of(*places, {begin, end}) : tokens_of_changed(talk.text, {begin, end});
-      std::fill(encoded_.trained.begin() + static_cast<std::ptrdiff_t>(said.begin),
-                encoded_.trained.begin() + static_cast<std::ptrdiff_t>(said.end), std::uint8_t{1});
-    }
+    std::vector<text::Range> said;
+    for (const auto& [begin, end] : talk.generated) said.push_back({begin, end});
+    train_on(talk.text, said);
   }
 
-  /// A text that the tokenizer's normalizer changes.
-  text::Range tokens_of_changed(const std::string& text, const text::Range& said) const {
-    const auto tokens = tokens_by_beginnings(encoder_.tokenizer_, text, encoded_.ids, said);
-    if (tokens) return *tokens;
-    throw ConfigError(
-        "the tokenizer changes this conversation's text, so that it cannot be said which tokens the "
-        "assistant "
-        "has said: write it in Unicode's composed form (NFC)");
+  /// `ids` are the text's alone.
+  void train_on(std::string_view text, std::span<const text::Range> stretches) {
+    const auto tokens = text::tokens_of_stretches(encoder_.tokenizer_, text, encoded_.ids, stretches);
+    if (!tokens)
+      throw ConfigError(
+          "the tokenizer changes this text, so that it cannot be said which tokens are trained on: write it "
+          "in "
+          "Unicode's composed form (NFC)");
+    for (const text::Range& range : *tokens)
+      std::fill(encoded_.trained.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                encoded_.trained.begin() + static_cast<std::ptrdiff_t>(range.end), std::uint8_t{1});
   }
 
   const DocumentEncoder& encoder_;

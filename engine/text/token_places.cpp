@@ -65,6 +65,87 @@ class Reading {
   Liberties liberties_;
 };
 
+/// What the tokens of a text spell, where a normalizer has changed it, and where borders of the text are in
+/// that: behind what the tokens of the text before the border spell.
+class ChangedText {
+ public:
+  ChangedText(const Tokenizer& tokenizer, std::string_view text, std::span<const std::int32_t> ids)
+      : tokenizer_(tokenizer), text_(text) {
+    const std::vector<std::size_t> begins = tokenizer.section_begins(text);
+    std::vector<std::int32_t> joined;
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      const std::size_t end = i + 1 < begins.size() ? begins[i + 1] : text.size();
+      const std::vector<std::int32_t> own = ids_of({begins[i], end});
+      joined.insert(joined.end(), own.begin(), own.end());
+      sections_.push_back({{begins[i], end}, add_tokens(own)});
+    }
+    if (std::ranges::equal(joined, ids)) return;
+    // Something looks beyond its section.
+    spelled_.clear();
+    places_.clear();
+    sections_ = {{{0, text.size()}, add_tokens(ids)}};
+  }
+
+  /// In what the tokens spell.
+  std::span<const Range> places() const { return places_; }
+
+  /// The stretch in what the tokens spell, with whole characters of it; nothing if that cannot be told.
+  std::optional<Range> place_of(const Range& bytes) const {
+    if (bytes.begin >= bytes.end) return Range{};
+    const auto begin = border(bytes.begin, Outward::left), end = border(bytes.end, Outward::right);
+    if (!begin || !end) return std::nullopt;
+    return Range{*begin, *end};
+  }
+
+ private:
+  enum class Outward : std::uint8_t { left, right };
+  /// A normalizer knows nothing of the text around it.
+  struct Section {
+    Range bytes, spelled;
+  };
+
+  std::vector<std::int32_t> ids_of(const Range& bytes) const {
+    std::vector<std::int32_t> ids;
+    tokenizer_.encode(text_.substr(bytes.begin, bytes.end - bytes.begin), ids, AddSpecial::no);
+    return ids;
+  }
+
+  Range add_tokens(std::span<const std::int32_t> ids) {
+    const std::size_t begin = spelled_.size();
+    for (const std::int32_t id : ids) {
+      const std::size_t from = spelled_.size();
+      spelled_ += tokenizer_.spelling(id);
+      places_.push_back({from, spelled_.size()});
+    }
+    return {begin, spelled_.size()};
+  }
+
+  /// A border within characters that a normalizer makes one of is moved to where these begin or end.
+  std::optional<std::size_t> border(std::size_t byte, Outward outward) const {
+    constexpr int kMostCharacters = 32;  // that a normalizer makes one of, or that spell one word
+    const auto behind = std::ranges::partition_point(
+        sections_, [&](const Section& section) { return section.bytes.begin <= byte; });
+    const Section& section = *(behind - 1);
+    const std::string_view spelled =
+        std::string_view(spelled_).substr(section.spelled.begin, section.spelled.end - section.spelled.begin);
+    for (int moves = 0; moves <= kMostCharacters; ++moves) {
+      if (byte >= section.bytes.end) return section.spelled.end;
+      std::string before;
+      for (const std::int32_t id : ids_of({section.bytes.begin, byte})) before += tokenizer_.spelling(id);
+      if (spelled.starts_with(before)) return section.spelled.begin + before.size();
+      do outward == Outward::left ? --byte : ++byte;
+      while (byte < section.bytes.end && continues_character(text_[byte]));
+    }
+    return std::nullopt;
+  }
+
+  const Tokenizer& tokenizer_;
+  std::string_view text_;
+  std::string spelled_;
+  std::vector<Range> places_;
+  std::vector<Section> sections_;
+};
+
 /// The ids up to the first of an added token, and that one: what is between them is tokenized by itself.
 std::span<const std::int32_t> first_section(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
   const auto added = std::ranges::find_if(ids, [&](std::int32_t id) { return tokenizer.is_added(id); });
@@ -104,27 +185,30 @@ std::optional<std::vector<Range>> token_places(const Tokenizer& tokenizer, std::
 
 Range tokens_of(std::span<const Range> places, const Range& bytes) {
   if (bytes.begin >= bytes.end) return {};
-  const auto first_behind = [&](std::size_t byte) {
-    return static_cast<std::size_t>(
-        std::ranges::find_if(places, [&](const Range& place) { return place.end > byte; }) - places.begin());
-  };
-  const std::size_t last = first_behind(bytes.end - 1);
-  const bool has_last = last < places.size() && places[last].begin < bytes.end;
-  return {first_behind(bytes.begin), has_last ? last + 1 : last};
+  // Places begin and end in the order of the tokens.
+  const auto first =
+      std::ranges::partition_point(places, [&](const Range& place) { return place.end <= bytes.begin; });
+  const auto last =
+      std::ranges::partition_point(places, [&](const Range& place) { return place.begin < bytes.end; });
+  const auto begin = static_cast<std::size_t>(first - places.begin());
+  return {begin, std::max(begin, static_cast<std::size_t>(last - places.begin()))};
 }
 
-std::optional<Range> tokens_by_beginnings(const Tokenizer& tokenizer, std::string_view text,
-                                          std::span<const std::int32_t> ids, const Range& bytes) {
-  const auto tokens_before = [&](std::size_t end) -> std::optional<std::size_t> {
-    std::vector<std::int32_t> beginning;
-    tokenizer.encode(text.substr(0, end), beginning, AddSpecial::no);
-    if (beginning.size() > ids.size() || !std::ranges::equal(beginning, ids.first(beginning.size())))
-      return std::nullopt;
-    return beginning.size();
-  };
-  const std::optional<std::size_t> begin = tokens_before(bytes.begin), end = tokens_before(bytes.end);
-  if (!begin || !end) return std::nullopt;
-  return Range{*begin, *end};
+std::optional<std::vector<Range>> tokens_of_stretches(const Tokenizer& tokenizer, std::string_view text,
+                                                      std::span<const std::int32_t> ids,
+                                                      std::span<const Range> stretches) {
+  std::vector<Range> tokens;
+  if (const auto places = token_places(tokenizer, text, ids)) {
+    for (const Range& stretch : stretches) tokens.push_back(tokens_of(*places, stretch));
+    return tokens;
+  }
+  const ChangedText changed(tokenizer, text, ids);
+  for (const Range& stretch : stretches) {
+    const std::optional<Range> place = changed.place_of(stretch);
+    if (!place) return std::nullopt;
+    tokens.push_back(tokens_of(changed.places(), *place));
+  }
+  return tokens;
 }
 
 }  // namespace strata::text

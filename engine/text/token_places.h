@@ -25,13 +25,14 @@ struct Range {
 std::optional<std::vector<Range>> token_places(const Tokenizer& tokenizer, std::string_view text,
                                                std::span<const std::int32_t> ids);
 
-/// The tokens from the first that has a stretch's first byte to the first that has its last: those that an
-/// assistant has said for transformers, too (apply_chat_template(return_assistant_tokens_mask=True)).
+/// The tokens whose places have one of a stretch's bytes or more: those that an assistant has said for
+/// transformers, too (apply_chat_template(return_assistant_tokens_mask=True)).
 Range tokens_of(std::span<const Range> places, const Range& bytes);
 
-/// Likewise, by encoding what stands before the stretch and what ends with it: right if the ids of both begin
-/// the text's, whatever a normalizer has done; else nothing.
-std::optional<Range> tokens_by_beginnings(const Tokenizer& tokenizer, std::string_view text,
-                                          std::span<const std::int32_t> ids, const Range& bytes);
+/// The tokens of each of a text's stretches, whatever the tokenizer's normalizer has made of the text. `ids`
+/// are what the tokenizer made of it. Nothing if a stretch's tokens cannot be told.
+std::optional<std::vector<Range>> tokens_of_stretches(const Tokenizer& tokenizer, std::string_view text,
+                                                      std::span<const std::int32_t> ids,
+                                                      std::span<const Range> stretches);
 
 }  // namespace strata::text

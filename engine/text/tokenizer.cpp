@@ -197,6 +197,15 @@ bool Tokenizer::has_line_cuts() const {
   return parts_->has_line_cuts;
 }
 
+std::vector<std::size_t> Tokenizer::section_begins(std::string_view text) const {
+  std::vector<std::size_t> begins = {0};
+  parts_->added.split(text, false, [&](std::string_view part, std::int32_t id) {
+    const auto begin = static_cast<std::size_t>(part.data() - text.data());
+    if (id != Piece::kNoId && begin > 0) begins.push_back(begin);
+  });
+  return begins;
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
   std::vector<std::string> tokens;
   for (const std::int32_t id : ids) {

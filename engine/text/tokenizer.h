@@ -41,6 +41,10 @@ class Tokenizer {
   /// Whether the ids of a text are those of its parts, where find_line_cut() cuts it.
   bool has_line_cuts() const;
 
+  /// Where a section of a text begins that is normalized by itself: at its first byte, and where an added
+  /// token stands that is looked for before. REQUIRES: the text is UTF-8.
+  std::vector<std::size_t> section_begins(std::string_view text) const;
+
   /// The ids' text, which is UTF-8; ids without a token are left out, and special tokens are if
   /// `skip_special`.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;

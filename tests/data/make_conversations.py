@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 TESTS = pathlib.Path(__file__).parents[1]
 TEMPLATE = (TESTS / "chat/templates/chatml_generation.jinja").read_text()
 FAMILIES = {"qwen2": "<|im_end|>", "gemma": "</s>", "llama2": "</s>"}
-WORDS = ["what is", " 12 + 30", "\n\n", "  ", "Grüße", "你好", "🙂", "it is **42**.", "def f():\n\treturn 1\n", "l'été", "<think>", "</s>"]
+WORDS = ["what is", " 12 + 30", "\n\n", "  ", "Grüße", "你好", "🙂", "it is **42**.", "def f():\n\treturn 1\n", "l'été", "<think>", "</s>", "cafe\u0301", "e\u0301\u0323 ﬁ"]
 
 
 def conversation(chance):

@@ -2,9 +2,9 @@
 """Makes tests/text/goldens/spans.json with the PyPI package tokenizers 0.23.3: make_spans.py
 
 Stretches of texts, in characters, and the tokens that they have, as transformers finds those of what an assistant says:
-from char_to_token() of the first character to that of the last. Stretches that begin or end where no token stands are
-left out: transformers then masks what follows by accident. So are unigrams with bytes, where all bytes of neighbouring
-unknown characters have the place of all of these."""
+all whose characters overlap the stretch's. Stretches that begin or end where no token stands are left out: a token of
+spaces alone stands nowhere for some post-processors. So are unigrams with bytes, where all bytes of neighbouring unknown
+characters have the place of all of these."""
 import json
 import pathlib
 import random
@@ -30,9 +30,9 @@ def cases_of(family):
         for _ in range(40):
             begin = chance.randrange(len(text))
             end = chance.randrange(begin, len(text)) + 1
-            first, last = encoded.char_to_token(begin), encoded.char_to_token(end - 1)
-            if first is not None and last is not None:
-                spans.append([len(text[:begin].encode()), len(text[:end].encode()), first, last + 1])
+            tokens = [i for i, (first, last) in enumerate(encoded.offsets) if first < end and last > begin]
+            if encoded.char_to_token(begin) is not None and encoded.char_to_token(end - 1) is not None:
+                spans.append([len(text[:begin].encode()), len(text[:end].encode()), tokens[0], tokens[-1] + 1])
         yield {"text": text, "ids": encoded.ids, "spans": spans}
 
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "base/file.h"
 #include "base/json_text.h"
 #include "tests/support/source_folder.h"
@@ -42,20 +44,72 @@ TEST(TokenPlaces, AreUnknownWhereANormalizerChangesTheText) {
   EXPECT_FALSE(token_places(bert, "Capitals", ids));
 }
 
+/// Tokens of stretches of a text that the normalizer of `family` changes; each stretch as "BEFORE|STRETCH".
+std::vector<std::string> spelled_stretches(
+    const std::string& family, const std::string& text,
+    const std::vector<std::pair<std::string, std::string>>& stretches) {
+  const Tokenizer tokenizer = tokenizer_of(family);
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(text, ids, AddSpecial::no);
+  EXPECT_FALSE(token_places(tokenizer, text, ids)) << text;
+  std::vector<Range> ranges;
+  for (const auto& [before, stretch] : stretches) {
+    EXPECT_TRUE(text.starts_with(before + stretch));
+    ranges.push_back({before.size(), before.size() + stretch.size()});
+  }
+  const auto tokens = tokens_of_stretches(tokenizer, text, ids, ranges);
+  if (!tokens) return {"nothing"};
+  std::vector<std::string> spelled;
+  for (const auto& [begin, end] : *tokens) {
+    spelled.emplace_back();
+    for (std::size_t i = begin; i < end; ++i) spelled.back() += tokenizer.spelling(ids[i]);
+  }
+  return spelled;
+}
+
 /// Qwen2 composes characters.
-TEST(TokenPlaces, AreFoundByBeginningsWhereANormalizerChangesTheText) {
-  const Tokenizer qwen2 = tokenizer_of("qwen2");
-  const std::string before = "<|im_start|>assistant\n", said = "e\u0301te\u0301<|im_end|>",
-                    text = before + said + "\n";
-  std::vector<std::int32_t> ids, ids_before;
-  qwen2.encode(text, ids, AddSpecial::no);
-  EXPECT_FALSE(token_places(qwen2, text, ids));
-  qwen2.encode(before, ids_before, AddSpecial::no);
-  const auto found = tokens_by_beginnings(qwen2, text, ids, {before.size(), before.size() + said.size()});
-  ASSERT_TRUE(found);
-  EXPECT_EQ(*found, (Range{ids_before.size(), ids.size() - 1}));
-  // In the middle of a character that is composed, no token begins.
-  EXPECT_FALSE(tokens_by_beginnings(qwen2, text, ids, {before.size() + 1, text.size()}));
+TEST(TokenPlaces, AreFoundWhereANormalizerChangesTheText) {
+  const std::string begin = "<|im_start|>assistant\n", said = "e\u0301te\u0301<|im_end|>", rest = "\n";
+  EXPECT_EQ(spelled_stretches("qwen2", begin + said + rest + begin + said + rest,
+                              {{begin, said}, {begin + said + rest + begin, said}}),
+            (std::vector<std::string>{"\u00e9t\u00e9<|im_end|>", "\u00e9t\u00e9<|im_end|>"}));
+  // In the middle of a character that is composed, which one token or more have whole.
+  EXPECT_EQ(spelled_stretches("qwen2", begin + said, {{begin + "e", said.substr(1)}, {begin, "e"}}),
+            (std::vector<std::string>{"\u00e9t\u00e9<|im_end|>", "\u00e9"}));
+}
+
+/// The newline that ends the prompt and the one that begins the answer are one token.
+TEST(TokenPlaces, AreFoundWhereATokenStandsAcrossABorderOfChangedText) {
+  const std::string begin = "<|im_start|>assistant\n", said = "\ne\u0301<|im_end|>";
+  const auto spelled = spelled_stretches("qwen2", begin + said, {{begin, said}});
+  ASSERT_EQ(spelled.size(), 1U);
+  EXPECT_TRUE(spelled[0].ends_with("\n\u00e9<|im_end|>")) << spelled[0];
+}
+
+TEST(TokenPlaces, AreFoundWhereCapitalsAreWrittenSmall) {
+  EXPECT_EQ(spelled_stretches("bert", "Hello World", {{"Hello ", "World"}}).front().find("hello"),
+            std::string::npos);
+}
+
+/// A million characters, and a thousand stretches: each is looked for in its own section.
+TEST(TokenPlaces, AreFoundInTimeLinearInTheStretches) {
+  std::string text;
+  std::vector<Range> stretches;
+  for (int i = 0; i < 1000; ++i) {
+    text += "<|im_start|>assistant\n";
+    const std::size_t begin = text.size();
+    for (int word = 0; word < 20; ++word) text += "caf\u0065\u0301 ";
+    text += "<|im_end|>";
+    stretches.push_back({begin, text.size()});
+  }
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  std::vector<std::int32_t> ids;
+  tokenizer.encode(text, ids, AddSpecial::no);
+  const auto begun = std::chrono::steady_clock::now();
+  const auto tokens = tokens_of_stretches(tokenizer, text, ids, stretches);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10));
+  ASSERT_TRUE(tokens);
+  for (const auto& [begin, end] : *tokens) EXPECT_EQ(tokenizer.spelling(ids[end - 1]), "<|im_end|>") << begin;
 }
 
 TEST(TokenPlaces, OfNothingAreNone) {
