@@ -128,13 +128,14 @@ Rendering ChatTemplate::render(const nlohmann::ordered_json& messages, const Ren
     for (const auto& [name, token] : special_tokens_) globals->set(name, token);
     globals->set("documents", Value());
     for (const auto& [name, value] : options.variables.items()) globals->set(name, from_json(value));
-    globals->set("messages", normalized_messages(messages));
+    const Value conversation = normalized_messages(messages);
+    globals->set("messages", conversation);
     globals->set("tools", from_json(options.tools));
     globals->set("add_generation_prompt", options.add_generation_prompt);
     const Meter::Use counted(runtime.meter());
     Interpreter interpreter(runtime, globals);
     try {
-      return interpreter.run(chosen.syntax);
+      return interpreter.run(chosen.syntax, conversation);
     } catch (const Problem&) {
       line = interpreter.line();
       throw;

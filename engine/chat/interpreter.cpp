@@ -12,9 +12,17 @@ namespace strata::chat {
 Interpreter::Interpreter(Runtime& runtime, std::shared_ptr<const Scope> globals)
     : runtime_(runtime), scope_(std::make_shared<Scope>(std::move(globals))) {}
 
-Rendering Interpreter::run(const Syntax& syntax) {
+Rendering Interpreter::run(const Syntax& syntax, const Value& messages) {
+  for (const Value& message : messages.sequence()->items) messages_.emplace(message.dict(), messages_.size());
   execute(syntax.body);
-  return {std::move(out_), std::move(generated_)};
+  return {std::move(out_), std::move(generated_), std::move(written_)};
+}
+
+void Interpreter::note_message(const Value& item, std::size_t begin) {
+  if (captures_ > 0 || begin == out_.size() || item.dict() == nullptr) return;
+  // Values are shared, so a message is found by where it is, in whatever list the template has put it.
+  if (const auto found = messages_.find(item.dict()); found != messages_.end())
+    written_.push_back({found->second, {begin, out_.size()}});
 }
 
 Interpreter::Flow Interpreter::execute(const Body& body) {
@@ -92,7 +100,10 @@ Interpreter::Flow Interpreter::go_through(const For& statement, const Value& ite
     in_new_scope();
     scope_->set("loop", loop);
     assign(statement.target, loop.item());
-    if (execute(statement.body) == Flow::end_loop) break;
+    const std::size_t begin = out_.size();
+    const Flow flow = execute(statement.body);
+    note_message(loop.item(), begin);
+    if (flow == Flow::end_loop) break;
   }
   scope_ = around;
   if (is_empty) execute_inside(statement.otherwise);

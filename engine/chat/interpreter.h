@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/chat/parser.h"
@@ -17,8 +18,8 @@ class Interpreter {
   /// `globals` are what names are that the template does not set.
   Interpreter(Runtime& runtime, std::shared_ptr<const Scope> globals);
 
-  /// Throws Problem for what goes wrong, in line().
-  Rendering run(const Syntax& syntax);
+  /// `messages` is the list of the conversation's messages. Throws Problem for what goes wrong, in line().
+  Rendering run(const Syntax& syntax, const Value& messages);
   int line() const { return line_; }
 
   /// A macro's text. `around` is the scope in which the macro is defined.
@@ -71,6 +72,8 @@ class Interpreter {
   Value filtered(Value value, const std::vector<Application>& filters);
 
   void write(const std::string& text);
+  /// The pass of a loop for `item` has written what stands behind `begin`.
+  void note_message(const Value& item, std::size_t begin);
   void assign(const Target& target, const Value& value);
   void assign_item(const For& statement, const Value& item);
   Flow go_through(const For& statement, const Value& items, std::int64_t level);
@@ -86,6 +89,8 @@ class Interpreter {
   std::shared_ptr<Scope> scope_;
   std::string out_;
   std::vector<Span> generated_;
+  std::unordered_map<const Dict*, std::size_t> messages_;  ///< their numbers
+  std::vector<MessageText> written_;
   int captures_ = 0;  ///< within how many texts that are not written yet
   int line_ = 1;
 };

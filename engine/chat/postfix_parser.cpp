@@ -72,7 +72,7 @@ ExpressionPointer ExpressionParser::subscript(ExpressionPointer object) {
 
 std::string ExpressionParser::dotted_name() {
   std::string name = tokens_.expect(TokenKind::name).text;
-  while (tokens_.skip_symbol(".")) name += "." + tokens_.expect(TokenKind::name).text;
+  while (tokens_.skip_symbol(".")) name.append(1, '.').append(tokens_.expect(TokenKind::name).text);
   return name;
 }
 

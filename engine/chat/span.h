@@ -13,9 +13,16 @@ struct Span {
   friend bool operator==(const Span&, const Span&) = default;
 };
 
+/// What one pass of a loop over the messages has written.
+struct MessageText {
+  std::size_t message;
+  Span span;
+};
+
 struct Rendering {
-  std::string text;             ///< UTF-8
-  std::vector<Span> generated;  ///< what stands in `generation` tags, in order
+  std::string text;                  ///< UTF-8
+  std::vector<Span> generated;       ///< what stands in `generation` tags, in order
+  std::vector<MessageText> written;  ///< in the order of their ends; only what is not empty
 };
 
 }  // namespace strata::chat

@@ -9,9 +9,11 @@ namespace strata::chat {
 
 /// A conversation's text, with the spans that the assistant has written as `generated`: those of the
 /// template's `generation` tags, if it has some. Else, for each message of the role "assistant", what the
-/// text has more with the message than without it, behind the prompt to generate. `options` must not ask for
-/// such a prompt. Throws ConfigError as ChatTemplate::render() does, and with the message's number where what
-/// stands before a message, or the message, changes with what follows.
+/// template writes for the message behind the prompt to generate; the last message's goes to the text's end.
+/// That is found by the passes of the template's loops over the messages, in time linear in their number;
+/// where these do not tell it, by rendering the messages to each of the assistant's with it and without.
+/// `options` must not ask for a prompt. Throws ConfigError as ChatTemplate::render() does, and with the
+/// message's number where neither way tells what is the message's.
 Rendering render_for_training(const ChatTemplate& chat_template, const nlohmann::ordered_json& messages,
                               const RenderOptions& options = {});
 

@@ -84,17 +84,17 @@ std::int64_t truncated(double real) {
 Value int_filter(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters given("int", arguments, {"default", "base"});
   check_defined(value);
-  Value otherwise = given[0] == nullptr ? Value(0) : *given[0];
+  const auto otherwise = [&given]() -> Value { return given[0] == nullptr ? Value(0) : *given[0]; };
   if (const auto whole = value.integer()) return *whole;
   std::optional<double> real;
   if (value.real() != nullptr) real = *value.real();
   if (const std::string* text = value.text()) {
     const std::int64_t base = given.integer(1, 10);
-    if (base < 0 || base > 36 || base == 1) return otherwise;
+    if (base < 0 || base > 36 || base == 1) return otherwise();
     if (const auto whole = parsed_integer(*text, static_cast<int>(base))) return *whole;
     real = parsed_real(*text);
   }
-  return real && std::isfinite(*real) ? Value(truncated(*real)) : otherwise;
+  return real && std::isfinite(*real) ? Value(truncated(*real)) : otherwise();
 }
 
 Value float_filter(Runtime&, const Value& value, const Arguments& arguments) {

@@ -74,14 +74,22 @@ TEST_P(Conversations, HaveTheTextOfTheOriginal) {
 
 TEST_P(Conversations, AreTrainedWhereTheirPrefixesSay) {
   for (const ordered_json& golden : goldens_) {
+    const ordered_json& trained = golden.at("trained");
     if (golden.contains("add_generation_prompt")) continue;
     const auto render = [&] {
       return render_for_training(template_, golden.at("messages"), options_of(golden));
     };
-    if (golden.at("trained").is_null()) {
+    if (trained.is_null()) {
       EXPECT_THROW(render(), ConfigError) << golden;
-    } else {
-      EXPECT_EQ(spans_of(render()), golden.at("trained")) << golden;
+      continue;
+    }
+    const ordered_json spans = spans_of(render());
+    ASSERT_EQ(spans.size(), trained.size()) << golden;
+    // A null is a message of which prefixes do not tell it.
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+      if (!trained[i].is_null()) {
+        EXPECT_EQ(spans[i], trained[i]) << golden;
+      }
     }
   }
 }

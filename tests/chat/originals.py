@@ -29,24 +29,24 @@ def render(template, case):
         return {"error": f"{type(error).__name__}: {error}"}
 
 
+def span_by_prefixes(template, case, index, text):
+    """What the messages to this one have more than the prompt for it; None where the template's text of a prefix changes."""
+    before = render(template, {**case, "messages": case["messages"][:index], "add_generation_prompt": True})
+    with_it = render(template, {**case, "messages": case["messages"][:index + 1]})
+    if "error" in before or "error" in with_it:
+        return None
+    before, with_it = before["text"].encode(), with_it["text"].encode()
+    return [len(before), len(with_it)] if with_it.startswith(before) and text.startswith(with_it) else None
+
+
 def trained(template, case):
-    """What is trained of a conversation, by prefixes; "error" where the template's text of a prefix changes."""
+    """What is trained of a conversation: a span for each message of the assistant, None where prefixes do not tell it."""
     whole = render(template, case)
     if "error" in whole or re.search(r"\{%[-+]?\s*generation\b", template):
         return whole
-    spans, text = [], whole["text"].encode()
-    for index, message in enumerate(case["messages"]):
-        if message.get("role") != "assistant":
-            continue
-        before = render(template, {**case, "messages": case["messages"][:index], "add_generation_prompt": True})
-        with_it = render(template, {**case, "messages": case["messages"][:index + 1]})
-        if "error" in before or "error" in with_it:
-            return {"error": f"messages[{index}]: " + before.get("error", with_it.get("error", ""))}
-        before, with_it = before["text"].encode(), with_it["text"].encode()
-        if not with_it.startswith(before) or not text.startswith(with_it):
-            return {"error": f"messages[{index}]: a prefix changes"}
-        spans.append([len(before), len(with_it)])
-    return {"text": whole["text"], "spans": spans}
+    text = whole["text"].encode()
+    return {"text": whole["text"], "spans": [span_by_prefixes(template, case, index, text)
+                                             for index, message in enumerate(case["messages"]) if message.get("role") == "assistant"]}
 
 
 if __name__ == "__main__":
