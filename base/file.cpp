@@ -65,6 +65,19 @@ void sync_pieces(int descriptor, const fs::path& path, WatchedWait& wait) {
   }
 }
 
+/// What is read back of a file, from its end on.
+constexpr Bytes kReadBack = MiB;
+
+/// The next reading of the file's end asks the drive, and no copy in memory. Where this fails the copy is as
+/// good.
+void forget_end(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  constexpr Bytes kPage = 4096;
+  const Bytes begin = std::max<Bytes>(0, status.st_size - kReadBack) / kPage * kPage;
+  ::posix_fadvise(descriptor, begin, 0, POSIX_FADV_DONTNEED);
+}
+
 }  // namespace
 
 FileSystem& FileSystem::real() {
@@ -95,6 +108,7 @@ void FileSystem::sync(int descriptor, const fs::path& path) {
   sync_pieces(descriptor, path, wait);
   // Some special files cannot be synced and say EINVAL; they have nothing to lose either.
   if (::fsync(descriptor) != 0 && errno != EINVAL) throw_system_error("sync", path, errno);
+  forget_end(descriptor);
 }
 
 void FileSystem::rename(const fs::path& from, const fs::path& to) {
@@ -202,6 +216,26 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   return *this;
 }
 
+namespace {
+
+/// A small file, such as a manifest with the checksums of large ones, is compared as a whole.
+void read_back(const FileWriter& written, FileSystem& file_system) {
+  const FileReader file(written.path(), file_system);
+  const auto refuse = [&](const std::string& what) {
+    throw IoError(fmt::format("cannot read back what was written to {}: {}", written.path().string(), what));
+  };
+  const Bytes bytes = written.bytes();
+  if (file.size() != bytes) refuse(fmt::format("it has {} bytes, not {}", file.size(), bytes));
+  if (bytes <= kReadBack) {
+    if (hash_file(file) != written.checksum()) refuse("it has other bytes");
+    return;
+  }
+  std::vector<std::byte> end(static_cast<std::size_t>(kReadBack));
+  file.read(bytes - kReadBack, end);
+}
+
+}  // namespace
+
 FileWriter::FileWriter(FileSystem& file_system, fs::path path)
     : file_system_(file_system), path_(std::move(path)), descriptor_(file_system.create(path_)) {}
 
@@ -214,6 +248,7 @@ void FileWriter::write(std::span<const std::byte> bytes) {
 void FileWriter::finish() {
   file_system_.sync(descriptor_.get(), path_);
   descriptor_ = FileDescriptor(-1);
+  read_back(*this, file_system_);
 }
 
 FileReader::FileReader(fs::path path, FileSystem& file_system)

@@ -29,7 +29,7 @@ class FileSystem {
   virtual int create(const std::filesystem::path& path);
   /// Writes all of `bytes` at the descriptor's position. `path` is for the error.
   virtual void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
-  /// Returns when the file's bytes are on the disk.
+  /// Returns when the file's bytes are on the disk; its end is read from there the next time.
   virtual void sync(int descriptor, const std::filesystem::path& path);
   /// Replaces `to` if it is a file or an empty folder.
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to);
@@ -81,7 +81,8 @@ class FileWriter {
   FileWriter(FileSystem& file_system, std::filesystem::path path);
 
   void write(std::span<const std::byte> bytes);
-  /// Returns when everything is on the disk. The last call.
+  /// Returns when everything is on the disk, and what is read back from there is the file: all of a small
+  /// one, the size and the end of a large one. The last call.
   void finish();
 
   const std::filesystem::path& path() const { return path_; }

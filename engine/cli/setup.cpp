@@ -147,6 +147,10 @@ void write_json(const std::string& path, const nlohmann::json& json) {
   file << json_text(json, 2) << '\n';
   file.close();
   if (!file) throw IoError(fmt::format("cannot write the report to {}: {}", path, std::strerror(errno)));
+  std::error_code cannot_be_asked;
+  if (!std::filesystem::is_regular_file(path, cannot_be_asked)) return;
+  const FileDescriptor written(FileSystem::real().open(path));
+  FileSystem::real().sync(written.get(), path);
 }
 
 }  // namespace strata

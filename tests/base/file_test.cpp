@@ -6,8 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <fstream>
 #include <utility>
 
 #include "base/error.h"
@@ -52,6 +54,37 @@ TEST(File, ALostWriteBackIsNoSync) {
   write_back_error = ENOSYS;
   write_file(FileSystem::real(), folder / "other", "kept");
   EXPECT_EQ(write_back_error, 0) << "sync_file_range() was not called";
+}
+
+/// A file server, say, that keeps less than it says.
+class ForgetfulFileSystem : public FileSystem {
+ public:
+  using Forget = void (*)(std::string& content);
+  explicit ForgetfulFileSystem(Forget forget) : forget_(forget) {}
+  void sync(int descriptor, const fs::path& path) override {
+    FileSystem::sync(descriptor, path);
+    std::string content = read_file(path);
+    forget_(content);
+    std::ofstream(path, std::ios::binary) << content;
+  }
+
+ private:
+  Forget forget_;
+};
+
+TEST(File, WhatIsNotReadBackIsNotWritten) {
+  const TemporaryFolder folder;
+  ForgetfulFileSystem shortens([](std::string& content) { content.pop_back(); });
+  ForgetfulFileSystem changes([](std::string& content) { content.front() = '?'; });
+  replace_file(FileSystem::real(), folder / "old", "whole");
+  expect_error<IoError>([&] { replace_file(shortens, folder / "old", "new"); },
+                        {"cannot read back", "old.tmp", "it has 2 bytes, not 3"});
+  expect_error<IoError>([&] { replace_file(changes, folder / "old", "new"); }, {"it has other bytes"});
+  EXPECT_EQ(read_file(folder / "old"), "whole") << "nothing takes its place";
+  const std::string large(3 * MiB + 1, 'a');
+  expect_error<IoError>([&] { write_file(shortens, folder / "large", large); },
+                        {"it has 3145728 bytes, not 3145729"});
+  write_file(FileSystem::real(), folder / "largest", large);
 }
 
 TEST(File, ReadsHaveAnOffset) {
