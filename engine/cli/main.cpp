@@ -125,7 +125,7 @@ CLI::App* add_evaluate(CLI::App& app, EvaluateCommand& command) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->default_val(command.batch);
   evaluate->add_option("--token-bytes", command.token_bytes, "of an id in .bin files that do not say it")
-      ->check(CLI::IsMember({2, 4}))
+      ->check(CLI::IsMember({2, 4, 8}))
       ->default_val(command.token_bytes);
   return evaluate;
 }

@@ -119,9 +119,9 @@ void add_data(std::vector<Key>& keys) {
                     "Left out: strata/tokens in $XDG_CACHE_HOME, or in ~/.cache.");
   section.add<Integer<std::int64_t>>(
       "token_bytes", &S::token_bytes, "bytes",
-      "Width of a token id, 2 or 4, in a .bin file that has no header to tell it.",
+      "Width of a token id, 2, 4 or 8, in a .bin file that has no header to tell it.",
       [](const std::int64_t& value) -> std::string {
-        return value == 2 || value == 4 ? "" : "must be 2 or 4";
+        return value == 2 || value == 4 || value == 8 ? "" : "must be 2, 4 or 8";
       });
   section.add<Integer<std::int64_t>>("sequence_length", &S::sequence_length, "tokens",
                                      "Length of a training sequence.", at_least_one);

@@ -94,8 +94,11 @@ TokenType megatron_type(const MappedFile& index) {
     case 8:
       return TokenType::uint16;
     default:
-      refuse(index, fmt::format("its type code {} is not one of uint8 (1), int32 (4) and uint16 (8)",
-                                load_at<std::uint8_t>(index, 17)));
+      refuse(index,
+             fmt::format("its type code {} is not one of uint8 (1), int32 (4), int64 (5) and uint16 (8)",
+                         load_at<std::uint8_t>(index, 17)));
+    case 5:
+      return TokenType::int64;
   }
 }
 
@@ -158,22 +161,31 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data,
   return segment;
 }
 
-/// True for the first ids of a file of 4-byte ids that are read as 2-byte ones: every second one is the high
-/// half of an id, so 0, or a small number if ids go beyond 65535; and ids that matter are not all 0.
-bool looks_like_four_bytes(const MappedFile& file) {
-  constexpr std::int64_t kLooked = 4096, kFewest = 64, kLargestHigh = 15;
-  const std::int64_t pairs = std::min(kLooked, size_of(file) / 4);
-  if (pairs < kFewest) return false;
-  std::uint16_t largest_low = 0, largest_high = 0;
-  std::int64_t lows = 0;
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    const auto low = load_at<std::uint16_t>(file, 4 * i), high = load_at<std::uint16_t>(file, 4 * i + 2);
-    largest_low = std::max(largest_low, low);
-    largest_high = std::max(largest_high, high);
-    lows += low != 0 ? 1 : 0;
+/// The width of ids that a file has by its first ones, if it is more than `Word`'s: then what is above an
+/// id's low word is 0 in all of them, or a small number where ids go beyond 65535, and ids that matter are
+/// not all 0. Else the width of `Word`.
+template <typename Word>
+std::int64_t likely_width(const MappedFile& file) {
+  constexpr std::int64_t kLooked = 4096, kFewest = 64, kOwn = sizeof(Word), kWidest = 8;
+  constexpr Word kLargestHigh = 15, kLargeLow = 4096;
+  for (std::int64_t width = kWidest; width > kOwn; width /= 2) {
+    const std::int64_t ids = std::min(kLooked, size_of(file) / width), words = width / kOwn;
+    if (ids < kFewest || size_of(file) % width != 0) continue;
+    Word largest_low = 0, largest_high = 0, largest_above = 0;
+    std::int64_t lows = 0;
+    for (std::int64_t i = 0; i < ids; ++i) {
+      const auto word = [&](std::int64_t number) { return load_at<Word>(file, i * width + number * kOwn); };
+      largest_low = std::max(largest_low, word(0));
+      largest_high = std::max(largest_high, word(1));
+      for (std::int64_t above = 2; above < words; ++above)
+        largest_above = std::max(largest_above, word(above));
+      lows += word(0) != 0 ? 1 : 0;
+    }
+    const bool is_high =
+        largest_high == 0 || (kOwn == 2 && largest_high <= kLargestHigh && largest_low >= kLargeLow);
+    if (lows >= ids / 4 && is_high && largest_above == 0) return width;
   }
-  if (lows < pairs / 4) return false;
-  return largest_high == 0 || (largest_high <= kLargestHigh && largest_low >= 4096);
+  return kOwn;
 }
 
 TokenSegment as_raw(const std::shared_ptr<const MappedFile>& file, std::int64_t token_bytes) {
@@ -181,15 +193,19 @@ TokenSegment as_raw(const std::shared_ptr<const MappedFile>& file, std::int64_t 
     refuse(*file, fmt::format("{} bytes are not a whole number of {}-byte token ids (data.token_bytes)",
                               size_of(*file), token_bytes));
   }
-  if (token_bytes == 2 && looks_like_four_bytes(*file)) {
-    refuse(*file,
-           "every second 2-byte number is 0 or nearly, as in a file of 4-byte token ids: set "
-           "data.token_bytes to 4");
+  const std::int64_t likely = token_bytes == 2   ? likely_width<std::uint16_t>(*file)
+                              : token_bytes == 4 ? likely_width<std::uint32_t>(*file)
+                                                 : token_bytes;
+  if (likely != token_bytes) {
+    refuse(*file, fmt::format("{} {}-byte number{} 0 or nearly, as in a file of {}-byte token ids: set "
+                              "data.token_bytes to {}",
+                              likely == 2 * token_bytes ? "every second" : "of four each time three",
+                              token_bytes, likely == 2 * token_bytes ? " is" : "s are", likely, likely));
   }
-  return {.file = file,
-          .offset = 0,
-          .ids = size_of(*file) / token_bytes,
-          .type = token_bytes == 2 ? TokenType::uint16 : TokenType::uint32};
+  const TokenType type = token_bytes == 2   ? TokenType::uint16
+                         : token_bytes == 4 ? TokenType::uint32
+                                            : TokenType::int64;
+  return {.file = file, .offset = 0, .ids = size_of(*file) / token_bytes, .type = type};
 }
 
 }  // namespace

@@ -24,12 +24,12 @@ TokenSegment open_text(const std::string& path);
 /// The token ids of a .bin file. Its kind is found by itself:
 /// - Megatron, if an .idx lies beside it (core/datasets/indexed_dataset.py: magic "MMIDIDX\0\0", version
 /// 1, type code,
-///   counts, lengths, byte offsets): uint8, uint16 or int32 by its type code; a .trained beside it has a
-///   byte for each id, which is 0 if that is not trained on;
+///   counts, lengths, byte offsets): uint8, uint16, int32 or int64 by its type code; a .trained beside it has
+///   a byte for each id, which is 0 if that is not trained on;
 /// - llm.c, by the magic number in its 256-word header (dev/data/data_common.py): 20240520 version 1 is
 /// uint16, 20240801
 ///   version 7 is uint32;
-/// - otherwise no header, as nanoGPT writes them: ids of `token_bytes`, 2 or 4.
+/// - otherwise no header, as nanoGPT writes them: ids of `token_bytes`, 2, 4 or 8.
 /// Throws ConfigError if the file's size contradicts its header or the type of ids.
 TokenSegment open_token_file(const std::string& path, std::int64_t token_bytes);
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cassert>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -15,14 +16,16 @@ namespace {
 
 [[noreturn]] void refuse_id(const TokenSegment& segment, std::int64_t position, std::int64_t id,
                             std::int64_t vocabulary) {
-  // Two ids of a 2-byte file, read as one.
-  const bool halves =
-      segment.type == TokenType::uint32 && (id & 0xffff) < vocabulary && (id >> 16) < vocabulary;
+  // Two ids of half the width, read as one.
+  const std::int64_t half = size_of(segment.type) / 2;
+  const bool is_of_given_width = segment.type == TokenType::uint32 || segment.type == TokenType::int64;
+  const bool halves = is_of_given_width && segment.index == nullptr && id >= 0 &&
+                      id % (std::int64_t{1} << (8 * half)) < vocabulary && (id >> (8 * half)) < vocabulary;
   throw ConfigError(
       fmt::format("{}: token {} has the id {}, but the model's vocabulary has {} ids (0 to {}): tokenize the "
                   "data with this model's tokenizer, {}",
                   segment.file->path(), position, id, vocabulary, vocabulary - 1,
-                  halves ? "or set data.token_bytes to 2 if the file has such ids"
+                  halves ? fmt::format("or set data.token_bytes to {} if the file has such ids", half)
                          : "or choose a model with a larger vocab_size"));
 }
 
@@ -32,19 +35,21 @@ void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t voca
               std::span<std::int32_t> out) {
   const std::byte* source =
       segment.file->bytes().data() + segment.offset + first * static_cast<std::int64_t>(sizeof(T));
-  std::uint32_t largest = 0;
+  using Word = std::make_unsigned_t<T>;
+  Word largest = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     T id;  // may be misaligned in the file
     std::memcpy(&id, source + i * sizeof(T), sizeof(T));
-    const auto word = static_cast<std::uint32_t>(id);
+    const auto word = static_cast<Word>(id);
     largest = std::max(largest, word);
     out[i] = static_cast<std::int32_t>(word);
   }
-  if (largest < vocabulary) return;
+  const auto end = static_cast<std::uint64_t>(vocabulary);
+  if (largest < end) return;
   for (std::size_t i = 0; i < out.size(); ++i) {
     T id;
     std::memcpy(&id, source + i * sizeof(T), sizeof(T));
-    if (static_cast<std::uint32_t>(id) >= vocabulary) {
+    if (static_cast<Word>(id) >= end) {
       refuse_id(segment, first + static_cast<std::int64_t>(i), id, vocabulary);
     }
   }
@@ -62,6 +67,8 @@ void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t voca
     case TokenType::int32:
       return copy_ids<std::int32_t>(segment, first, vocabulary, out);
   }
+    case TokenType::int64:
+      return copy_ids<std::int64_t>(segment, first, vocabulary, out);
 }
 
 }  // namespace
@@ -94,7 +101,8 @@ void TokenSource::check_beginnings() const {
   const std::int64_t per_segment = kCheckedTokens / static_cast<std::int64_t>(segments_.size()) + 1;
   std::array<std::int32_t, 4096> buffer;
   for (std::size_t i = 0; i < segments_.size(); ++i) {
-    if (vocabulary_ >> (8 * size_of(segments_[i].type)) > 0) continue;  // the type holds no larger id
+    const std::int64_t bits = 8 * size_of(segments_[i].type);
+    if (bits < 64 && vocabulary_ >> bits > 0) continue;  // the type holds no larger id
     const std::int64_t end = starts_[i] + std::min(per_segment, segments_[i].tokens());
     for (std::int64_t first = starts_[i]; first < end; first += static_cast<std::int64_t>(buffer.size())) {
       const auto count = std::min(end - first, static_cast<std::int64_t>(buffer.size()));

@@ -15,10 +15,21 @@
 namespace strata {
 
 /// How a file stores a token id; little-endian.
-enum class TokenType : std::uint8_t { uint8, uint16, uint32, int32 };
+enum class TokenType : std::uint8_t { uint8, uint16, uint32, int32, int64 };
 
 constexpr std::int64_t size_of(TokenType type) {
-  return type == TokenType::uint8 ? 1 : type == TokenType::uint16 ? 2 : 4;
+  switch (type) {
+    case TokenType::uint8:
+      return 1;
+    case TokenType::uint16:
+      return 2;
+    case TokenType::uint32:
+    case TokenType::int32:
+      return 4;
+    case TokenType::int64:
+      return 8;
+  }
+  return 0;
 }
 
 /// What stands in place of a target that is not trained on: engine/device/kernel_call.h's kNoTarget.

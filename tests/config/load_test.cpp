@@ -459,7 +459,7 @@ TEST(ImpossibleValues, AreRefusedAtTheirKey) {
   EXPECT_THAT(refusal(kMinimal + "parallel: {zero_stage: 4}\n"), HasSubstr("must be 0, 1, 2 or 3"));
   EXPECT_THAT(refusal(kMinimal + "memory: {host: 0}\n"), HasSubstr("more than 0 bytes"));
   EXPECT_THAT(refusal(kMinimal + "device: {link: {d2h: 0GB/s}}\n"), HasSubstr("more than 0 bytes"));
-  EXPECT_THAT(refusal("model: {path: m}\ndata: {path: a, token_bytes: 3}\n"), HasSubstr("must be 2 or 4"));
+  EXPECT_THAT(refusal("model: {path: m}\ndata: {path: a, token_bytes: 3}\n"), HasSubstr("must be 2, 4 or 8"));
   EXPECT_THAT(refusal("model: {path: m}\ndata: {path: a, validation_fraction: 1}\n"),
               HasSubstr("less than 1"));
 }

@@ -1,8 +1,10 @@
 #include "engine/data/token_files.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/data/corpus.h"
@@ -82,6 +84,39 @@ TEST(RawFiles, OfFourByteIdsAreNotReadAsTwoByteOnes) {
         << vocabulary;
     EXPECT_EQ(open_token_file(path, 4).ids, 2000);
   }
+}
+
+TEST(RawFiles, OfEightByteIdsAreReadAsSuchAndNotAsNarrowerOnes) {
+  const Corpus corpus;
+  for (const std::uint32_t vocabulary : {256U, 50257U, 151936U}) {
+    const auto ids = spread_ids<std::int64_t>(2000, vocabulary);
+    const std::string path = corpus.write("a.bin", packed(ids));
+    EXPECT_EQ(refusal([&] { open_token_file(path, 4); }),
+              path +
+                  ": every second 4-byte number is 0 or nearly, as in a file of 8-byte token ids: set "
+                  "data.token_bytes to 8");
+    EXPECT_EQ(
+        refusal([&] { open_token_file(path, 2); }),
+        path +
+            ": of four each time three 2-byte numbers are 0 or nearly, as in a file of 8-byte token ids: "
+            "set data.token_bytes to 8");
+    const std::vector<std::int32_t> read = tokens_of(open_token_file(path, 8));
+    EXPECT_TRUE(std::ranges::equal(read, ids)) << vocabulary;
+  }
+  const auto megatron = corpus.write_megatron<std::int64_t>("wide", 5, {{7}, {128000, 9}});
+  EXPECT_THAT(tokens_of(open_token_file(megatron + ".bin", 2)), ElementsAre(7, 128000, 9));
+}
+
+TEST(RawFiles, OfEightByteIdsAreHeldAgainstTheVocabularyWhole) {
+  const Corpus corpus;
+  for (const std::int64_t id : {std::int64_t{1} << 32, std::int64_t{-1}, std::int64_t{5}}) {
+    const std::string path = corpus.write("a.bin", packed<std::int64_t>({1, id}));
+    EXPECT_THAT(refusal([&] { TokenSource({open_token_file(path, 8)}, 5); }),
+                HasSubstr(fmt::format("token 1 has the id {}, but the model's vocabulary has 5 ids", id)));
+  }
+  const std::string narrow = corpus.write("a.bin", packed(spread_ids<std::uint32_t>(2000, 50257)));
+  EXPECT_THAT(refusal([&] { TokenSource({open_token_file(narrow, 8)}, 50257); }),
+              HasSubstr("or set data.token_bytes to 4 if the file has such ids"));
 }
 
 TEST(RawFiles, OfTwoByteIdsArePlainWhateverTheyHold) {

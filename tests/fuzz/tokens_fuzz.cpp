@@ -29,7 +29,7 @@ void read_tokens(std::string_view input) {
   const std::string_view index = next_part(input);
   std::filesystem::remove(folder() / "tokens.idx");
   if (!index.empty()) write("tokens.idx", index);
-  for (const std::int64_t token_bytes : {2, 4}) {
+  for (const std::int64_t token_bytes : {2, 4, 8}) {
     for (const bool by_documents : {false, true})
       expect_read_or_refused([&] { read_all(path, token_bytes, by_documents); });
   }
