@@ -65,8 +65,14 @@ struct ExportCommand : RunFileCommand {
 };
 int run_export(const ExportCommand& command);
 
+/// How files are read as documents, where no run file says it.
+struct DocumentsCommand {
+  std::string format;               ///< of RunConfig::data
+  std::vector<std::string> fields;  ///< FIELD=KEY, as data.fields
+};
+
 /// Text as a file of token ids, which needs no run.
-struct TokenizeCommand {
+struct TokenizeCommand : DocumentsCommand {
   std::string tokenizer;  ///< a model's folder, or its tokenizer.json
   std::string prefix;     ///< of the files to write
   std::vector<std::string> texts;
@@ -99,7 +105,7 @@ struct GenerateCommand : ModelCommand {
 };
 int run_generate(const GenerateCommand& command);
 
-struct EvaluateCommand : ModelCommand {
+struct EvaluateCommand : ModelCommand, DocumentsCommand {
   std::vector<std::string> data;
   std::int64_t sequence = 0;  ///< tokens of a window; 0: the model's longest, at most 1024
   std::int64_t batch = 4;     ///< windows that are computed together

@@ -47,17 +47,19 @@ void add_token_files(Evaluator& evaluator, const std::vector<std::string>& files
 }
 
 /// Leaves out the token that training puts behind a text.
-void add_texts(Evaluator& evaluator, const std::vector<std::string>& files, const PromptText& text,
-               const std::string& tokenizer) {
-  DocumentReader reader(files);
+void add_texts(Evaluator& evaluator, const std::vector<std::string>& files, const DocumentOptions& documents,
+               const PromptText& text, const std::string& tokenizer) {
+  DocumentReader reader(files, documents);
   TextDocument document;
   if (text.tokenizer() == nullptr) {
+    for (const std::string& file : files) require_text(MappedFile(file), documents.format);
     while (reader.next(document)) evaluator.add(text.encode(document.source, text::AddSpecial::no), {});
     return;
   }
   const std::filesystem::path folder = tokenizer_file_of(tokenizer).parent_path();
-  const auto conversations = chat_template_for(files, folder);
-  const DocumentEncoder encoder(*text.tokenizer(), std::nullopt, conversations ? &*conversations : nullptr);
+  const auto conversations = chat_template_for(files, folder, documents);
+  const DocumentEncoder encoder(*text.tokenizer(), std::nullopt, conversations ? &*conversations : nullptr,
+                                documents.fields);
   EncodedDocument encoded;
   while (reader.next(document)) {
     encoder.encode(document, encoded);
@@ -98,7 +100,7 @@ int run_evaluate(const EvaluateCommand& command) {
   if (has_ids) {
     add_token_files(evaluator, files, command.token_bytes, architecture.vocabulary);
   } else {
-    add_texts(evaluator, files, *text, tokenizer);
+    add_texts(evaluator, files, document_options(command), *text, tokenizer);
   }
   const EvaluationResult result = evaluator.result();
   if (result.tokens == 0)

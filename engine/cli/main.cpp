@@ -76,6 +76,17 @@ void add_model(CLI::App& app, ModelCommand& command) {
   app.add_option("--json", command.json, "write a report as JSON to this file, '-' for standard output");
 }
 
+void add_documents(CLI::App& app, DocumentsCommand& command) {
+  app.add_option("--format", command.format, "what the files hold, as data.format: auto, text or records")
+      ->check(CLI::IsMember({"auto", "text", "records"}))
+      ->default_val("auto");
+  app.add_option(
+         "--field", command.fields,
+         "what records call a field, as in data.fields: messages=dialogue; may be given several times")
+      ->take_all()
+      ->expected(1);
+}
+
 CLI::App* add_generate(CLI::App& app, GenerateCommand& command) {
   CLI::App* generate = app.add_subcommand("generate", "write what a model says behind prompts");
   add_model(*generate, command);
@@ -111,11 +122,11 @@ CLI::App* add_evaluate(CLI::App& app, EvaluateCommand& command) {
   evaluate
       ->add_option(
           "--data", command.data,
-          "files, or patterns as in data.path: texts, a document each; .jsonl and .json arrays, a document "
-          "in each line or element, of which what training leaves out is left out; or .bin files of token "
-          "ids")
+          "files, or patterns as in data.path: texts, a document each; JSON records, a document each, of "
+          "which what training leaves out is left out; or .bin files of token ids")
       ->required()
       ->take_all();
+  add_documents(*evaluate, command);
   evaluate
       ->add_option("--sequence", command.sequence,
                    "a longer document is cut into windows of so many tokens, which are predicted each from "
@@ -254,6 +265,7 @@ int run(int argc, char** argv) {
       "--end", tokenize.end,
       "the token behind each text; left out: eos_token of the folder's tokenizer_config.json");
   tokenize_app->add_flag("--no-end", tokenize.has_no_end, "put no token behind texts")->excludes(end);
+  add_documents(*tokenize_app, tokenize);
   tokenize_app->add_option("--threads", tokenize.threads, "texts that are encoded at once; 0: one per core")
       ->check(CLI::Range(0, 4096));
 

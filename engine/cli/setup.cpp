@@ -1,11 +1,15 @@
 #include "engine/cli/setup.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,6 +18,7 @@
 #include "base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "engine/config/value.h"
 #include "engine/model/dropout.h"
 #include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
@@ -73,6 +78,12 @@ void warn_of_model(const RunConfig& config) {
   for (const std::string& warning :
        {dropout_warning(model.keys, model.where, config.train.dropout), dropout_warning(config.adapter)})
     if (!warning.empty()) std::cerr << "warning: " << warning << '\n';
+  const std::int64_t positions = parse_architecture(model.keys, model.where).max_positions;
+  if (config.data.sequence_length > positions)
+    std::cerr << fmt::format(
+        "warning: data.sequence_length: {} tokens are more than the {} positions that the model is made for "
+        "(max_position_embeddings of {})\n",
+        config.data.sequence_length, positions, model.where);
 }
 
 Model load_model(const RunConfig& config) {
@@ -119,6 +130,20 @@ std::optional<Bytes> profiled_memory(const std::string& path, const char* key) {
 std::optional<bool> profiled_bf16(const std::string& path) {
   const nlohmann::json bf16 = profiled_value(path, kBf16Key);
   return bf16.is_boolean() ? std::optional(bf16.get<bool>()) : std::nullopt;
+}
+
+DocumentOptions document_options(const DocumentsCommand& command) {
+  std::map<std::string, std::string> names;
+  for (const std::string& given : command.fields) {
+    const std::size_t equals = std::min(given.find('='), given.size());
+    const std::string field = given.substr(0, equals), key = given.substr(std::min(equals + 1, given.size()));
+    if (key.empty() || !std::ranges::count(kRecordFields, field))
+      throw ConfigError(fmt::format("--field: '{}' is not FIELD=KEY with one of the fields {}", given,
+                                    fmt::join(kRecordFields, ", ")));
+    names[field] = key;
+  }
+  return {.format = value::find_word<DataFormat>(command.format).value_or(DataFormat::automatic),
+          .fields = RecordFields(names)};
 }
 
 HostResources planned_host(const RunConfig& config) {

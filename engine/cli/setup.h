@@ -13,6 +13,7 @@
 #include "engine/checkpoint/companions.h"
 #include "engine/cli/commands.h"
 #include "engine/config/run_config.h"
+#include "engine/data/document_form.h"
 #include "engine/model/model.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/refusal.h"
@@ -44,6 +45,9 @@ constexpr const char* kDeviceMemoryKey = "device_memory_bytes";
 /// instructions; nothing for an empty path, or if the profile does not say.
 std::optional<Bytes> profiled_memory(const std::string& path, const char* key = kMemoryKey);
 std::optional<bool> profiled_bf16(const std::string& path);
+
+/// Throws ConfigError for a field that there is none of.
+DocumentOptions document_options(const DocumentsCommand& command);
 
 /// What the machine has that the run is planned for: the one whose profile is given, or this one. A profile
 /// says nothing of free space, so that is asked of the folders, if they are there; and only of a GPU how much

@@ -12,6 +12,7 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
+#include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
 #include "engine/data/token_files.h"
 #include "engine/data/token_names.h"
@@ -51,7 +52,8 @@ int run_tokenize(const TokenizeCommand& command) {
   options.threads = static_cast<int>(command.threads > 0 ? command.threads
                                                          : std::max(1U, std::thread::hardware_concurrency()));
   const std::vector<std::string> texts = find_token_files(command.texts, Tokenizer::bytes, "tokenize");
-  const auto conversations = chat_template_for(texts, file.parent_path());
+  options.documents = document_options(command);
+  const auto conversations = chat_template_for(texts, file.parent_path(), options.documents);
   if (conversations) options.conversations = &*conversations;
   options.name = name_of_tokens(tokenizer, file, options, texts);
   const std::unique_ptr<FolderLock> lock = lock_files(command.prefix);
@@ -63,6 +65,8 @@ int run_tokenize(const TokenizeCommand& command) {
   if (done.found > 0) std::cout << fmt::format("went on behind {}\n", format_bytes(done.found));
   std::cout << fmt::format("wrote {0}.bin and {0}.idx: {1} tokens of {2} texts, {3}\n", command.prefix,
                            done.tokens, done.documents, rate_of(done, seconds));
+  std::cout << fmt::format("read {}\n", done.read.describe());
+  for (const std::string& warning : done.read.warnings()) std::cerr << "warning: " << warning << '\n';
   return 0;
 }
 

@@ -96,6 +96,7 @@ int train(const TrainCommand& command, Job& job) {
   const MachineRates planning = agree_on_hosts(config, job.world());
   require_one_run(setup, command.fresh, job.world());
   if (job.is_first()) {
+    say_what_was_read(models, {""});
     say_where_memory_goes(config, machine.host);
     for (const std::string& line : {precision.line, layout})
       if (!line.empty()) std::cerr << line << '\n';
@@ -133,7 +134,10 @@ int train(const TrainCommand& command, Job& job) {
   listeners.add(advice);
   if (job.is_first()) {
     listeners.add(progress);
-    if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
+    if (!config.report.metrics.empty()) {
+      listeners.add(metrics.emplace(config.report.metrics));
+      metrics->say_first("data", data_json(setup.facts));
+    }
     if (!config.report.tensorboard.empty()) {
       listeners.add(curves.emplace(config.report.tensorboard, rates.flops_per_second,
                                    [&plan] { return step_costs(plan); }));
@@ -163,7 +167,9 @@ int train(const TrainCommand& command, Job& job) {
     report.comparison = {simulated_times(plans, report.is_by_profile ? planning : rates), *measured};
   }
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
-  write_json(command.json, train_json(report));
+  nlohmann::json json = train_json(report);
+  json["data"] = data_json(setup.facts);
+  write_json(command.json, json);
   if (recorded.is_there()) {
     const std::vector<StepProfile> planned = profiles_of(plans, rates);
     write_profile(command.profile, command.run_file, planned,

@@ -296,17 +296,24 @@ class ModelsTraining {
               const std::optional<MetricsLog>& log_of_run, std::list<TensorBoardLog>& curves) {
     listeners.add(table_->of(trained));
     const RunConfig::ReportSection& own = models_[trained_[trained]].config.report;
-    if (!own.metrics.empty()) listeners.add(logs.emplace_back(own.metrics));
+    const auto add_log = [&](MetricsLog log) {
+      log.say_first("data", data_json(models_[trained_[trained]].facts));
+      listeners.add(logs.emplace_back(std::move(log)));
+    };
+    if (!own.metrics.empty()) add_log(MetricsLog(own.metrics));
     if (!own.tensorboard.empty()) {
       listeners.add(curves.emplace_back(own.tensorboard, rates_.flops_per_second, [this, trained] {
         return step_costs(of_this_rank(plans_.back()), trained);
       }));
     }
-    if (log_of_run) listeners.add(logs.emplace_back(log_of_run->of_model(name_of_model(trained))));
+    if (log_of_run) add_log(log_of_run->of_model(name_of_model(trained)));
   }
 
   void say_plan(const Trainer& trainer) {
     const JointPlan& plan = of_this_rank(plans_.front());
+    std::vector<std::string> names;
+    for (const NamedRun& model : run_.models) names.push_back(model.name);
+    say_what_was_read(models_, names);
     say_where_memory_goes(models_.front().config, machine_.host);
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       if (!precisions_[m].line.empty())
@@ -366,7 +373,9 @@ class ModelsTraining {
                               .seconds = seconds_,
                               .by_validation = run_.select.by == SelectBy::validation};
     (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
-    write_json(command_.json, models_json(report));
+    nlohmann::json json = models_json(report);
+    for (std::size_t m = 0; m < models_.size(); ++m) json["models"][m]["data"] = data_json(models_[m].facts);
+    write_json(command_.json, json);
     if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} go on with: {}",

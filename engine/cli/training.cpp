@@ -6,10 +6,12 @@
 #include <csignal>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "collectives/agreement.h"
 #include "engine/cli/device.h"
 #include "engine/cli/say.h"
@@ -65,17 +67,45 @@ void HangAdvice::set(const std::string& what) {
 namespace {
 
 /// The first rank makes them if they are not there; all read them.
-std::vector<std::string> ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts,
-                                      Job& job) {
+CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts, Job& job) {
   RunConfig::DataSection data = config.data;
   if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
-  return {text_of_first_rank(job.world(), [&] {
+  const std::string made = text_of_first_rank(job.world(), [&] {
     TextsLine line;
-    std::string ids = cached_tokens(data, texts, host_threads(config),
-                                    [&line](const TokenizeProgress& progress) { line.show(progress); });
+    const CachedTokens ids =
+        cached_tokens(data, texts, host_threads(config),
+                      [&line](const TokenizeProgress& progress) { line.show(progress); });
     line.end();
-    return ids;
-  })};
+    return ids.file + '\n' + json_text(ids.read);
+  });
+  const std::size_t end = made.rfind('\n');  // a path may be of any bytes, the JSON behind it has no such
+  return {made.substr(0, end),
+          nlohmann::json::parse(std::string_view(made).substr(end + 1)).get<DocumentsRead>()};
+}
+
+/// Opens the data, and counts it.
+void open_data(PreparedModel& prepared, std::int64_t vocabulary, Job& job) {
+  const RunConfig& config = prepared.config;
+  DataFiles files = find_data_files(config);
+  std::int64_t count = 0;
+  DocumentsRead read;
+  for (std::vector<std::string>& source : files.sources) {
+    count += std::ssize(source);
+    if (config.data.tokenizer != Tokenizer::automatic) continue;
+    CachedTokens ids = ids_of_texts(config, source, job);
+    read.add(ids.read);
+    source = {std::move(ids.file)};
+  }
+  if (config.data.tokenizer == Tokenizer::automatic && !files.validation.empty())
+    files.validation = {ids_of_texts(config, files.validation, job).file};
+  prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
+  prepared.facts = prepared.data->facts();
+  prepared.facts.files = count;
+  if (config.data.tokenizer == Tokenizer::bytes)
+    read.documents[static_cast<std::size_t>(DocumentKind::text)] = prepared.facts.documents.value_or(0);
+  prepared.facts.read.add(read);
+  prepared.facts.epochs = static_cast<double>(config.train.steps) * static_cast<double>(config.train.batch) /
+                          static_cast<double>(prepared.facts.sequences_per_epoch);
 }
 
 /// What counts every token alike does not go with data of which some tokens are not trained on.
@@ -98,8 +128,13 @@ void require_means_over_targets(const RunConfig& config, const Architecture& arc
 }  // namespace
 
 PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
-  PreparedModel prepared{
-      .config = agreed, .model = {}, .data = {}, .prompts = {}, .companions = {}, .warnings = {}};
+  PreparedModel prepared{.config = agreed,
+                         .model = {},
+                         .data = {},
+                         .prompts = {},
+                         .companions = {},
+                         .facts = {},
+                         .warnings = {}};
   RunConfig& config = prepared.config;
   if (config.ranks() != job.size()) {
     const RunConfig::ParallelSection& parallel = config.parallel;
@@ -120,14 +155,10 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   const std::int64_t vocabulary = prepared.model.architecture.vocabulary;
   prepared.prompts = read_sample_prompts(config, samples_of(config).longest, vocabulary);
   const std::string doubt = doubt_about_bytes(config, vocabulary);
-  DataFiles files = find_data_files(config);
-  if (config.data.tokenizer == Tokenizer::automatic) {
-    for (std::vector<std::string>& source : files.sources) source = ids_of_texts(config, source, job);
-    if (!files.validation.empty()) files.validation = ids_of_texts(config, files.validation, job);
-  }
-  prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
+  open_data(prepared, vocabulary, job);
   if (!prepared.data->are_all_trained()) require_means_over_targets(config, prepared.model.architecture);
   prepared.warnings = prepared.data->warnings();
+  std::ranges::move(prepared.facts.warnings(), std::back_inserter(prepared.warnings));
   if (!doubt.empty()) prepared.warnings.push_back(doubt);
   // The plan must not ask for more held-out microbatches than there are.
   if (config.train.validate_every > 0)
@@ -185,6 +216,17 @@ std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job, std::ve
         .on_warning = [](const std::string& sentence) { tell("warning: " + sentence + "\n"); }});
   });
   return trace;
+}
+
+void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names) {
+  const std::string first = models.front().facts.describe();
+  if (std::ranges::all_of(models,
+                          [&](const PreparedModel& model) { return model.facts.describe() == first; })) {
+    std::cerr << "data     " << first << '\n';
+    return;
+  }
+  for (std::size_t m = 0; m < models.size(); ++m)
+    std::cerr << fmt::format("{}: data {}\n", names[m], models[m].facts.describe());
 }
 
 void say_where_memory_goes(const RunConfig& config, const HostShare& host) {

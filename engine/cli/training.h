@@ -44,6 +44,7 @@ struct PreparedModel {
   std::unique_ptr<BatchLoader> data;
   SamplePrompts prompts;
   std::shared_ptr<const Companions> companions;  ///< for its checkpoints; null if it has none
+  DataFacts facts;                               ///< of its data
   std::vector<std::string> warnings;
 };
 /// Throws ConfigError.
@@ -63,6 +64,9 @@ struct PreparedMachine {
 };
 /// Sets the budgets of all models, which are the run's. Throws ConfigError.
 PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& job);
+
+/// Says what models are trained on, on standard error: in one line if all have the same.
+void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names);
 
 /// Says where memory goes and which precision was chosen, on standard error.
 void say_where_memory_goes(const RunConfig& config, const HostShare& host);

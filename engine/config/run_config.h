@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -42,6 +44,11 @@ enum class NvmeEngine { automatic, io_uring, threads };
 /// Where what is not on the device lives. automatic: on the host as far as it fits.
 enum class TierChoice { automatic, device, host, nvme };
 enum class Tokenizer : std::uint8_t { bytes, none, automatic };
+/// What the files hold. automatic: what they look like, by content and name (engine/data/document_form.h).
+enum class DataFormat : std::uint8_t { automatic, text, records, tokens };
+/// What a record of data may have, by the names that data.fields knows (engine/data/record.h).
+inline constexpr std::array<std::string_view, 9> kRecordFields = {
+    "text", "prompt", "completion", "messages", "tools", "system", "instruction", "input", "output"};
 /// What documents in a sequence are to one another. documents: attention and positions are those of each
 /// document alone. whole: likewise, and no sequence's border cuts one.
 enum class DataPacking : std::uint8_t { none, documents, whole };
@@ -102,7 +109,9 @@ struct RunConfig {
     Tokenizer tokenizer = Tokenizer::bytes;  ///< none: the files hold token ids; automatic: the model's own
     std::string tokenizer_path;              ///< of the model's own; empty: model.path
     std::string cache;                       ///< where ids of texts are kept; empty: the user's cache folder
-    std::int64_t token_bytes = 2;            ///< of an id in a .bin file without a header: 2 or 4
+    DataFormat format = DataFormat::automatic;
+    std::map<std::string, std::string> fields;  ///< what records call kRecordFields, where it is another name
+    std::int64_t token_bytes = 2;               ///< of an id in a .bin file without a header: 2, 4 or 8
     std::int64_t sequence_length = 512;
     bool shuffle = true;  ///< false: sequences in the order of the files
     DataPacking packing = DataPacking::none;

@@ -54,7 +54,7 @@ void add_model(std::vector<Key>& keys) {
 }
 
 std::string check_tokenizer(const RunConfig& config) {
-  if (config.data.tokenizer == Tokenizer::none) return "";
+  if (config.data.tokenizer == Tokenizer::none || config.data.format == DataFormat::text) return "";
   if (config.data.tokenizer == Tokenizer::automatic && config.model.path.empty() &&
       config.data.tokenizer_path.empty())
     return "auto needs a tokenizer.json: set data.tokenizer_path to a folder that has one, or to such a file";
@@ -68,6 +68,31 @@ std::string check_tokenizer(const RunConfig& config) {
     }
   }
   return "";
+}
+
+std::string check_format(const RunConfig& config) {
+  const bool has_ids = config.data.tokenizer == Tokenizer::none;
+  switch (config.data.format) {
+    case DataFormat::automatic:
+      return "";
+    case DataFormat::tokens:
+      return has_ids ? "" : "tokens are read with data.tokenizer none";
+    case DataFormat::records:
+      return config.data.tokenizer == Tokenizer::automatic ? "" : "records are read with data.tokenizer auto";
+    case DataFormat::text:
+      return has_ids
+                 ? "data.tokenizer none reads token ids: set it to auto or bytes, or data.format to tokens"
+                 : "";
+  }
+  return "";
+}
+
+std::string check_fields(const RunConfig& config) {
+  const bool has_records =
+      config.data.tokenizer == Tokenizer::automatic && config.data.format != DataFormat::text;
+  return config.data.fields.empty() || has_records ? ""
+                                                   : "names the fields of records, which are read with "
+                                                     "data.tokenizer auto, and not with data.format text";
 }
 
 void add_data(std::vector<Key>& keys) {
@@ -101,16 +126,31 @@ void add_data(std::vector<Key>& keys) {
       "The part of data.path, or of each source, that is held out if data.validation is not given; "
       "at least one sequence unless 0.",
       proper_fraction);
-  require(section.add<Word<Tokenizer>>(
-              "tokenizer", &S::tokenizer, "",
-              "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
-              "each file. none: the files hold token ids. auto: texts become ids by the "
-              "tokenizer.json of the model's folder, once, and are kept in data.cache; "
-              "each file is a text, or has objects with \"text\", with \"prompt\" and "
-              "\"completion\", or with \"messages\": one in each line if its name ends "
-              "with .jsonl, or an array of them in a .json; prompts and what others than "
-              "the assistant say are not trained on."),
-          {"data.path", "data.sources", "data.validation", "data.tokenizer_path"}, check_tokenizer);
+  require(
+      section.add<Word<Tokenizer>>("tokenizer", &S::tokenizer, "",
+                                   "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
+                                   "each file. none: the files hold token ids. auto: texts become ids by the "
+                                   "tokenizer.json of the model's folder, once, and are kept in data.cache; "
+                                   "each file is a text or holds records (data.format), of which prompts and "
+                                   "what others than the assistant say are not trained on."),
+      {"data.path", "data.sources", "data.validation", "data.tokenizer_path"}, check_tokenizer);
+  require(
+      section.add<Word<DataFormat>>(
+          "format", &S::format, "",
+          "What the files hold. text: each file is a text, whatever it looks like. records: JSON objects, "
+          "which tokenizer auto reads, with text; prompt and completion; messages; ShareGPT's "
+          "conversations; or Alpaca's instruction, input and output. One stands in each line, or they "
+          "are the file's array, or a list under one of its keys. tokens: token ids, whatever the "
+          "files' names are. auto: what content and name say; tables and other data that are not read "
+          "are refused."),
+      {"data.tokenizer"}, check_format);
+  require(
+      section.add<FieldNames>(
+          "fields", &S::fields, "",
+          "What records call their fields, where it is not the name above: {messages: dialogue}, {prompt: "
+          "question, completion: answer}, {text: body}, or {instruction: task, input: context, output: "
+          "response}. What a record has besides the form that is named here is passed over."),
+      {"data.tokenizer", "data.format"}, check_fields);
   section.add<Text>("tokenizer_path", &S::tokenizer_path, "",
                     "The folder of the tokenizer.json that tokenizer auto takes, or such a file. Left out: "
                     "model.path.");

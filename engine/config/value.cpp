@@ -322,6 +322,29 @@ std::string DataSources::write(const std::vector<DataSource>& value) {
   return fmt::format("[{}]", fmt::join(sources, ", "));
 }
 
+std::map<std::string, std::string> FieldNames::read(const YAML::Node& node) {
+  if (!node.IsMap()) refuse(node, "a map such as {messages: conversations}");
+  std::map<std::string, std::string> names;
+  for (const auto& entry : node) {
+    const std::string field = word(entry.first, "a key");
+    read_within(field, [&] {
+      if (!std::ranges::count(kRecordFields, field))
+        throw WrongValue(
+            fmt::format("is no field of a record, which has {}", fmt::join(kRecordFields, ", ")));
+      const std::string name = utf8(Text::read(entry.second));
+      if (name.empty()) throw WrongValue("names no key");
+      if (!names.emplace(field, name).second) throw WrongValue("is given twice");
+    });
+  }
+  return names;
+}
+
+std::string FieldNames::write(const std::map<std::string, std::string>& value) {
+  std::vector<std::string> names;
+  for (const auto& [field, name] : value) names.push_back(fmt::format("\"{}\": {}", field, quoted(name)));
+  return names.empty() ? "" : fmt::format("{{{}}}", fmt::join(names, ", "));
+}
+
 Bytes Size::read(const YAML::Node& node) {
   constexpr std::string_view expected = "a size such as 2GiB, 512MB or unlimited";
   if (!node.IsScalar()) refuse(node, expected);

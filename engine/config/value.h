@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -124,6 +125,13 @@ struct DataSources {
   static std::string type() { return "list of maps"; }
   static std::vector<DataSource> read(const YAML::Node& node);
   static std::string write(const std::vector<DataSource>& value);
+};
+
+/// {messages: conversations, …}: names for some of kRecordFields; not given if empty.
+struct FieldNames {
+  static std::string type() { return "map of texts"; }
+  static std::map<std::string, std::string> read(const YAML::Node& node);
+  static std::string write(const std::map<std::string, std::string>& value);
 };
 
 /// 2GiB, 512MB, 4096, unlimited.

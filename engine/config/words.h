@@ -53,6 +53,10 @@ struct Words<Tokenizer> {
   static constexpr std::array<std::string_view, 3> list = {"bytes", "none", "auto"};
 };
 template <>
+struct Words<DataFormat> {
+  static constexpr std::array<std::string_view, 4> list = {"auto", "text", "records", "tokens"};
+};
+template <>
 struct Words<DataPacking> {
   static constexpr std::array<std::string_view, 3> list = {"none", "documents", "whole"};
 };

@@ -21,7 +21,7 @@ TokenSource open(const std::vector<std::string>& files, const RunConfig& config,
   std::vector<TokenSegment> segments;
   for (const std::string& file : files) {
     TokenSegment segment = config.data.tokenizer == Tokenizer::bytes
-                               ? open_text(file)
+                               ? open_text(file, config.data.format)
                                : open_token_file(file, config.data.token_bytes);
     if (segment.tokens() > 0) segments.push_back(std::move(segment));
   }
@@ -125,13 +125,13 @@ Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double val
 
 DataFiles find_data_files(const RunConfig& config) {
   const RunConfig::DataSection& data = config.data;
-  DataFiles files = {{}, find_token_files(data.validation, data.tokenizer, "data.validation")};
+  DataFiles files = {{}, find_token_files(data.validation, data.tokenizer, "data.validation", data.format)};
   std::map<std::filesystem::path, std::string> taken;  // whatever their names are, and by whom
   for (const std::string& file : files.validation) taken[std::filesystem::canonical(file)] = "";
   for (const DataSource& source : sources_of(data)) {
     const std::string key = key_of(config, files.sources.size());
     std::vector<std::string>& own =
-        files.sources.emplace_back(find_token_files(source.path, data.tokenizer, key));
+        files.sources.emplace_back(find_token_files(source.path, data.tokenizer, key, data.format));
     std::erase_if(own, [&](const std::string& file) {
       const auto [owner, is_first] = taken.try_emplace(std::filesystem::canonical(file), key);
       if (!is_first && !owner->second.empty() && owner->second != key)
@@ -272,6 +272,20 @@ std::int64_t BatchLoader::validation_sequences() const {
   std::int64_t sum = 0;
   for (const HeldOut& source : held_out_) sum += source.sequences.count();
   return sum;
+}
+
+DataFacts BatchLoader::facts() const {
+  DataFacts facts = {.documents = 0, .sequences_per_epoch = training_sequences()};
+  for (const Source& source : sources_) {
+    const std::int64_t tokens = source.tokens->tokens();
+    facts.tokens += tokens;
+    facts.trained_tokens += source.tokens->trained(0, tokens);
+    facts.read.byte_order_marks += source.tokens->byte_order_marks();
+    const std::optional<std::int64_t> documents = source.tokens->documents();
+    facts.documents =
+        facts.documents && documents ? std::optional(*facts.documents + *documents) : std::nullopt;
+  }
+  return facts;
 }
 
 std::vector<SourceState> BatchLoader::state(std::int64_t step) const {

@@ -12,6 +12,7 @@
 
 #include "base/context_part.h"
 #include "engine/config/run_config.h"
+#include "engine/data/data_facts.h"
 #include "engine/data/mixture.h"
 #include "engine/data/row_keys.h"
 #include "engine/data/sampler.h"
@@ -83,6 +84,10 @@ class BatchLoader {
   /// How many targets of all microbatches of a step are trained on, and of all held-out microbatches.
   std::int64_t trained_targets(std::int64_t step) const;
   std::int64_t trained_validation_targets() const;
+
+  /// Of all sources, with what is held out of them: tokens, what of them is trained on, documents, and texts
+  /// whose byte order mark was left out. Leaves out what only the texts say.
+  DataFacts facts() const;
 
   /// What a user should know about the data: a batch of more sequences than a source has holds some of them
   /// twice.

@@ -16,19 +16,21 @@ namespace strata {
 struct EncodedDocument {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> trained;  ///< of each id, 0 or 1
+  DocumentKind kind = DocumentKind::text;
 };
 
 /// Immutable; use from any thread.
 class DocumentEncoder {
  public:
   /// `end` stands behind each document but a conversation, whose template says how it ends. `conversations`
-  /// writes these; nothing: they are refused. Both outlive this object.
+  /// writes these; nothing: they are refused. Both outlive this object. `fields` are what records call
+  /// theirs.
   DocumentEncoder(const text::Tokenizer& tokenizer, std::optional<std::int32_t> end,
-                  const chat::ChatTemplate* conversations);
+                  const chat::ChatTemplate* conversations, RecordFields fields = RecordFields());
 
-  /// In place of what is there. Of a text in parts only the last has the end. An object has a "text";
-  /// or a "prompt" and a "completion", each encoded by itself; or "messages" and perhaps "tools", as
-  /// transformers' apply_chat_template() takes them. Throws ConfigError that names the document's place.
+  /// In place of what is there. Of a text in parts only the last has the end. An object is what read_record()
+  /// reads (record.h); a prompt and its completion are encoded each by itself. Throws ConfigError that names
+  /// the document's place.
   void encode(const TextDocument& document, EncodedDocument& encoded) const;
 
  private:
@@ -36,6 +38,7 @@ class DocumentEncoder {
   const text::Tokenizer& tokenizer_;
   std::optional<std::int32_t> end_;
   const chat::ChatTemplate* conversations_;
+  RecordFields fields_;
 };
 
 }  // namespace strata

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.h"
 #include "engine/data/document_form.h"
@@ -32,12 +33,13 @@ class DocumentReader {
  public:
   /// Texts of more than `part` bytes come in parts of about that many, cut where text::find_line_cut() says;
   /// nothing: whole.
-  explicit DocumentReader(std::span<const std::string> files, std::optional<Bytes> part = {})
-      : files_(files), part_(part) {}
+  explicit DocumentReader(std::span<const std::string> files, DocumentOptions options = {},
+                          std::optional<Bytes> part = {})
+      : files_(files), options_(std::move(options)), part_(part) {}
 
   /// The next one that is not empty, nor only spaces if it is a line; false: there is none. Throws
-  /// ConfigError if a file cannot be opened, and if an array ends nowhere or has an empty element or more
-  /// behind it.
+  /// ConfigError if a file cannot be opened, as layout_of_documents() does, and if an array or object ends
+  /// nowhere or an array has an empty element or more behind it.
   bool next(TextDocument& document);
 
   /// What has been read: all files before `file`, and of that `offset` bytes and `line` lines.
@@ -49,20 +51,29 @@ class DocumentReader {
   /// Goes to what position() gave for the same files. Throws ConfigError if they have no such place.
   void go_to(const Position& position);
 
+  /// How many of the files opened since the beginning, or since go_to(), had a byte order mark, which is left
+  /// out.
+  std::int64_t byte_order_marks() const { return byte_order_marks_; }
+
  private:
   bool open_next();
   /// False: what was taken is no document.
   bool take(TextDocument& document);
   void take_text(TextDocument& document);
   bool take_line(TextDocument& document);
+  void take_value(TextDocument& document);
   void take_element(TextDocument& document);
+  /// Of `rest_`, behind the first of its spaces.
+  void begin_record(TextDocument& document, std::string_view spaces, std::size_t end) const;
 
   std::span<const std::string> files_;
+  DocumentOptions options_;
   std::optional<Bytes> part_;
   std::size_t opened_ = 0;
   std::shared_ptr<const MappedFile> file_;
   std::string_view rest_;
-  DocumentForm form_ = DocumentForm::text;
+  DocumentLayout layout_;
+  std::int64_t byte_order_marks_ = 0;
   std::int64_t line_ = 0;  ///< newlines before `rest_`, unless the file is a text
 };
 

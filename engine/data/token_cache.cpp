@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folder_lock.h"
+#include "base/json_text.h"
 #include "engine/data/token_names.h"
 
 namespace strata {
@@ -60,41 +61,51 @@ bool is_of_token_cache(const fs::path& below) {
   return below.filename().string().starts_with("tokens.") && below.has_parent_path();
 }
 
-std::string cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files, int threads,
-                          const std::function<void(const TokenizeProgress&)>& on_progress) {
+DocumentOptions document_options(const RunConfig::DataSection& data) {
+  return {.format = data.format, .fields = RecordFields(data.fields)};
+}
+
+CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
+                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress) {
   const SeenFiles seen(files);
   const fs::path tokenizer_file = tokenizer_file_of(data.tokenizer_path);
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_file);
   const fs::path folder = tokenizer_file.parent_path();
-  const auto conversations = chat_template_for(files, folder);
+  const DocumentOptions documents = document_options(data);
+  const auto conversations = chat_template_for(files, folder, documents);
   TokenizeOptions options = {.name = {},
                              .end = end_of_texts(tokenizer, folder),
                              .conversations = conversations ? &*conversations : nullptr,
+                             .documents = documents,
                              .threads = threads};
   options.name = name_of_tokens(tokenizer, tokenizer_file, options, files);
   const fs::path entry = cache_folder(data.cache) / options.name;
-  const fs::path made = entry / "tokens.bin", index = entry / "tokens.idx";
-  const auto is_made = [&] { return is_there(made) && is_there(index); };
-  if (is_made()) return made.string();
+  const fs::path made = entry / "tokens.bin", index = entry / "tokens.idx", counts = entry / "tokens.json";
+  const auto is_made = [&] { return is_there(made) && is_there(index) && is_there(counts); };
+  const auto found = [&] {
+    return CachedTokens{made.string(), read_json_object(counts).get<DocumentsRead>()};
+  };
+  if (is_made()) return found();
   FileSystem::real().create_folders(entry);
   try {
     const FolderLock lock(Folder::named(entry), "lock");
-    if (is_made()) return made.string();
+    if (is_made()) return found();
     if (!is_there(entry / "tokens.progress")) {
       for (const std::string& name : FileSystem::real().list(entry))
         if (name.starts_with("tokens.")) FileSystem::real().remove_all(entry / name);
     }
     // The entry's name says what the texts were: nothing else may get it.
-    tokenize_files(tokenizer, files, (entry / "tokens").string(), options,
-                   [&](const TokenizeProgress& progress) {
-                     if (on_progress) on_progress(progress);
-                     seen.check();
-                   });
+    const TokenizeProgress done = tokenize_files(tokenizer, files, (entry / "tokens").string(), options,
+                                                 [&](const TokenizeProgress& progress) {
+                                                   if (on_progress) on_progress(progress);
+                                                   seen.check();
+                                                 });
+    replace_file(FileSystem::real(), counts, json_text(done.read, 2) + "\n");
   } catch (const FolderInUseError& error) {
     throw ConfigError(fmt::format(
         "{}, which tokenizes the same texts: start this run again when it has ended", error.what()));
   }
-  return made.string();
+  return found();
 }
 
 }  // namespace strata

@@ -12,12 +12,20 @@
 
 namespace strata {
 
-/// The .bin file (Megatron's, with its .idx) of the ids of these texts by the tokenizer that `data` names:
+struct CachedTokens {
+  std::string file;    ///< .bin (Megatron's, with its .idx)
+  DocumentsRead read;  ///< what the texts were read as
+};
+
+/// The ids of these texts by the tokenizer that `data` names:
 /// what is in the cache, or what this call puts there. eos_token of tokenizer_config.json stands behind each
 /// text. Calls `on_progress` as tokenize_files() does, only if it has something to do. Throws ConfigError if
 /// the tokenizer or a text is not what it should be, or another process makes the same entry, and IoError.
-std::string cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files, int threads,
-                          const std::function<void(const TokenizeProgress&)>& on_progress = {});
+CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
+                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress = {});
+
+/// data.format and data.fields.
+DocumentOptions document_options(const RunConfig::DataSection& data);
 
 /// Whether a path, relative to a cache's folder, is a file of the cache.
 bool is_of_token_cache(const std::filesystem::path& below);

@@ -13,7 +13,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/data/document_form.h"
 #include "engine/data/file_pattern.h"
+#include "engine/data/foreign_data.h"
 #include "engine/data/megatron_index.h"
 
 namespace strata {
@@ -35,15 +37,18 @@ std::int64_t size_of(const MappedFile& file) {
   throw ConfigError(fmt::format("{}: {}", file.path(), sentence));
 }
 
-std::vector<std::string> find_one(const std::string& pattern, Tokenizer tokenizer, const std::string& key) {
+std::vector<std::string> find_one(const std::string& pattern, Tokenizer tokenizer, const std::string& key,
+                                  DataFormat format) {
   std::vector<std::string> files = expand_pattern(pattern);
   if (tokenizer == Tokenizer::none) {
     if (files.empty()) files = expand_pattern(pattern + ".bin");
     for (std::string& file : files) {
       if (file.ends_with(".idx") || file.ends_with(".trained")) file = with_extension(file, ".bin");
-      if (!file.ends_with(".bin")) {
-        throw ConfigError(fmt::format(
-            "{}: {} is not a .bin file of token ids; for text set data.tokenizer to bytes", key, file));
+      if (!file.ends_with(".bin") && format != DataFormat::tokens) {
+        throw ConfigError(
+            fmt::format("{}: {} is not a .bin file of token ids; for text set data.tokenizer to bytes, "
+                        "or data.format to tokens if it holds ids",
+                        key, file));
       }
     }
   }
@@ -91,14 +96,14 @@ TokenType megatron_type(const MappedFile& index) {
       return TokenType::uint8;
     case 4:
       return TokenType::int32;
+    case 5:
+      return TokenType::int64;
     case 8:
       return TokenType::uint16;
     default:
       refuse(index,
              fmt::format("its type code {} is not one of uint8 (1), int32 (4), int64 (5) and uint16 (8)",
                          load_at<std::uint8_t>(index, 17)));
-    case 5:
-      return TokenType::int64;
   }
 }
 
@@ -189,6 +194,8 @@ std::int64_t likely_width(const MappedFile& file) {
 }
 
 TokenSegment as_raw(const std::shared_ptr<const MappedFile>& file, std::int64_t token_bytes) {
+  if (const std::string form = known_signature(*file); !form.empty())
+    refuse(*file, fmt::format("this is {}, and not ids alone: write them as numpy's tofile() does", form));
   if (size_of(*file) % token_bytes != 0) {
     refuse(*file, fmt::format("{} bytes are not a whole number of {}-byte token ids (data.token_bytes)",
                               size_of(*file), token_bytes));
@@ -211,19 +218,21 @@ TokenSegment as_raw(const std::shared_ptr<const MappedFile>& file, std::int64_t 
 }  // namespace
 
 std::vector<std::string> find_token_files(const std::vector<std::string>& patterns, Tokenizer tokenizer,
-                                          const std::string& key) {
+                                          const std::string& key, DataFormat format) {
   std::set<std::string> files;
   for (const std::string& pattern : patterns) {
-    const std::vector<std::string> found = find_one(pattern, tokenizer, key);
+    const std::vector<std::string> found = find_one(pattern, tokenizer, key, format);
     files.insert(found.begin(), found.end());
   }
   return {files.begin(), files.end()};
 }
 
-TokenSegment open_text(const std::string& path) {
+TokenSegment open_text(const std::string& path, DataFormat format) {
   const auto file = map(path);
-  const bool empty = file->bytes().empty();
-  return {.file = file, .offset = 0, .ids = size_of(*file), .type = TokenType::uint8, .terminated = !empty};
+  require_text(*file, format);
+  const auto mark = static_cast<std::int64_t>(byte_order_mark(file->text()));
+  const std::int64_t ids = size_of(*file) - mark;
+  return {.file = file, .offset = mark, .ids = ids, .type = TokenType::uint8, .terminated = ids > 0};
 }
 
 TokenSegment open_token_file(const std::string& path, std::int64_t token_bytes) {

@@ -12,14 +12,16 @@
 
 namespace strata {
 
-/// The files that the patterns name, sorted by path, each once. With Tokenizer::none these are .bin files; a
-/// pattern may also be Megatron's prefix without .bin. `key` is the run file's key, for errors. Throws
-/// ConfigError if a pattern matches nothing or matches a file of another kind.
+/// The files that the patterns name, sorted by path, each once. With Tokenizer::none these are .bin files, or
+/// of any name with DataFormat::tokens; a pattern may also be Megatron's prefix without .bin. `key` is the
+/// run file's key, for errors. Throws ConfigError if a pattern matches nothing or matches a file of another
+/// kind.
 std::vector<std::string> find_token_files(const std::vector<std::string>& patterns, Tokenizer tokenizer,
-                                          const std::string& key);
+                                          const std::string& key, DataFormat format = DataFormat::automatic);
 
-/// Every byte is a token, and a 0 follows the file's last byte, so that a model sees where a text ends.
-TokenSegment open_text(const std::string& path);
+/// Every byte is a token, but those of a byte order mark, and a 0 follows the file's last byte, so that a
+/// model sees where a text ends. Throws ConfigError as require_text() does (document_form.h).
+TokenSegment open_text(const std::string& path, DataFormat format = DataFormat::automatic);
 
 /// The token ids of a .bin file. Its kind is found by itself:
 /// - Megatron, if an .idx lies beside it (core/datasets/indexed_dataset.py: magic "MMIDIDX\0\0", version

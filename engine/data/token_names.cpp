@@ -23,7 +23,8 @@ class NameHash {
 };
 
 /// Each text's, and how it is read.
-std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, int threads) {
+std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, const DocumentOptions& documents,
+                                     int threads) {
   std::vector<std::uint64_t> hashes(files.size());
   TaskArena(threads).for_each(std::ssize(files), [&](std::int64_t i, int) {
     const auto number = static_cast<std::size_t>(i);
@@ -32,7 +33,9 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, int thr
     NameHash hash;
     hash.add(file.bytes().size());
     hash.add(hash_bytes(file.bytes()));
-    hash.add(static_cast<std::uint64_t>(form_of_documents(file)));
+    const DocumentLayout layout = layout_of_documents(file, documents);
+    hash.add(static_cast<std::uint64_t>(layout.form));
+    hash.add(layout.begin);
     hashes[number] = hash.digest();
   });
   return hashes;
@@ -42,14 +45,16 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, int thr
 
 std::string name_of_tokens(const text::Tokenizer& tokenizer, const std::filesystem::path& tokenizer_file,
                            const TokenizeOptions& options, std::span<const std::string> files) {
-  constexpr std::uint64_t kVersion = 1;  // of what tokenize_files() makes of the same texts
+  constexpr std::uint64_t kVersion = 2;  // of what tokenize_files() makes of the same texts
   NameHash hash;
   hash.add(kVersion);
   hash.add(hash_text(read_file(tokenizer_file)));
   hash.add(static_cast<std::uint64_t>(tokenizer.end_of_ids()));
   hash.add(static_cast<std::uint64_t>(options.end.value_or(-1)));
   hash.add(options.conversations == nullptr ? 0 : options.conversations->hash());
-  for (const std::uint64_t text : hashes_of(files, options.threads)) hash.add(text);
+  for (const std::string_view field : kRecordFields)
+    hash.add(hash_text(options.documents.fields.key(std::string(field))));
+  for (const std::uint64_t text : hashes_of(files, options.documents, options.threads)) hash.add(text);
   return hex(hash.digest());
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/data/megatron_index.h"
 
 namespace strata {
 namespace {
@@ -66,9 +67,9 @@ void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t voca
       return copy_ids<std::uint32_t>(segment, first, vocabulary, out);
     case TokenType::int32:
       return copy_ids<std::int32_t>(segment, first, vocabulary, out);
-  }
     case TokenType::int64:
       return copy_ids<std::int64_t>(segment, first, vocabulary, out);
+  }
 }
 
 }  // namespace
@@ -161,6 +162,20 @@ std::int64_t TokenSource::trained(std::int64_t first, std::int64_t count) const 
 bool TokenSource::are_all_trained() const {
   return std::ranges::all_of(segments_,
                              [](const TokenSegment& segment) { return segment.trained == nullptr; });
+}
+
+std::optional<std::int64_t> TokenSource::documents() const {
+  std::int64_t sum = 0;
+  for (const TokenSegment& segment : segments_) {
+    if (segment.index == nullptr && !segment.terminated) return std::nullopt;
+    sum += segment.terminated ? 1 : std::max<std::int64_t>(megatron_document_entries(*segment.index) - 1, 0);
+  }
+  return sum;
+}
+
+std::int64_t TokenSource::byte_order_marks() const {
+  return std::ranges::count_if(
+      segments_, [](const TokenSegment& segment) { return segment.terminated && segment.offset > 0; });
 }
 
 template <typename Visit>

@@ -66,6 +66,10 @@ class TokenSource {
   /// How many of tokens [first, first + count) are trained on.
   std::int64_t trained(std::int64_t first, std::int64_t count) const;
   bool are_all_trained() const;
+  /// How many documents there are, with the empty ones of an index; nothing: a file does not say it.
+  std::optional<std::int64_t> documents() const;
+  /// Texts whose byte order mark was left out.
+  std::int64_t byte_order_marks() const;
 
   // REQUIRES: by_documents.
 

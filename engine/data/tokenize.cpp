@@ -24,6 +24,7 @@ struct TokenizeState {
   DocumentReader::Position position;
   IndexedTokens::Size size;
   Bytes text_bytes = 0;
+  DocumentsRead read;
   bool is_whole = false;  ///< the files only lack their names
 };
 
@@ -36,7 +37,8 @@ void store(FileSystem& file_system, const std::string& prefix, const std::string
   nlohmann::json json = {{"format", "strata tokenize"},    {"name", name},
                          {"file", state.position.file},    {"offset", state.position.offset},
                          {"line", state.position.line},    {"size", state.size},
-                         {"text_bytes", state.text_bytes}, {"is_whole", state.is_whole}};
+                         {"text_bytes", state.text_bytes}, {"read", state.read},
+                         {"is_whole", state.is_whole}};
   json["xxh3"] = hex(hash_text(json.dump()));
   replace_file(file_system, file_of_progress(prefix), json.dump(2) + "\n");
 }
@@ -60,6 +62,7 @@ std::optional<TokenizeState> stored_state(const std::string& prefix, const std::
   return TokenizeState{.position = {json.at("file"), json.at("offset"), json.at("line")},
                        .size = json.at("size"),
                        .text_bytes = json.at("text_bytes"),
+                       .read = json.at("read"),
                        .is_whole = json.at("is_whole")};
 }
 
@@ -111,8 +114,10 @@ std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesyste
 }
 
 std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string> files,
-                                                    const std::filesystem::path& folder) {
-  if (std::ranges::none_of(files, has_objects)) return std::nullopt;
+                                                    const std::filesystem::path& folder,
+                                                    const DocumentOptions& documents) {
+  if (std::ranges::none_of(files, [&](const std::string& file) { return has_records(file, documents); }))
+    return std::nullopt;
   return chat::ChatTemplate::find(folder);
 }
 
@@ -126,8 +131,9 @@ class Tokenizing {
       : prefix_(prefix),
         options_(options),
         workers_(options.threads),
-        encoder_(tokenizer, options.end, options.conversations),
-        reader_(files, tokenizer.has_line_cuts() ? std::optional(options.part_bytes) : std::nullopt),
+        encoder_(tokenizer, options.end, options.conversations, options.documents.fields),
+        reader_(files, options.documents,
+                tokenizer.has_line_cuts() ? std::optional(options.part_bytes) : std::nullopt),
         out_(*options.files, prefix, tokenizer.end_of_ids(), from.size),
         state_(from) {
     if (from.position != DocumentReader::Position()) reader_.go_to(from.position);
@@ -143,8 +149,12 @@ class Tokenizing {
       documents_.push_back(std::move(next));
     }
     encode();
-    for (std::size_t i = 0; i < documents_.size(); ++i)
+    for (std::size_t i = 0; i < documents_.size(); ++i) {
       out_.add(encoded_[i].ids, encoded_[i].trained, documents_[i].goes_on);
+      count(documents_[i], encoded_[i].kind);
+    }
+    state_.read.byte_order_marks += reader_.byte_order_marks() - counted_marks_;
+    counted_marks_ = reader_.byte_order_marks();
     state_.text_bytes += bytes;
     state_.size = out_.size();
     state_.position = reader_.position();
@@ -181,6 +191,12 @@ class Tokenizing {
       if (refusal) std::rethrow_exception(refusal);
   }
 
+  void count(const TextDocument& document, DocumentKind kind) {
+    if (!document.goes_on) ++state_.read.documents[static_cast<std::size_t>(kind)];
+    // JSON is refused if it is no UTF-8.
+    if (document.line == 0) state_.read.count_replaced(document.file->path(), document.source);
+  }
+
   const std::string& prefix_;
   const TokenizeOptions& options_;
   TaskArena workers_;
@@ -188,6 +204,7 @@ class Tokenizing {
   DocumentReader reader_;
   IndexedTokens out_;
   TokenizeState state_;
+  std::int64_t counted_marks_ = 0;
   std::vector<TextDocument> documents_;
   std::vector<EncodedDocument> encoded_;
 };
@@ -204,6 +221,7 @@ TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<cons
     progress.documents = state.size.documents;
     progress.tokens = state.size.tokens;
     progress.bytes = state.text_bytes;
+    progress.read = state.read;
   };
   try {
     for (const std::string& file : files)

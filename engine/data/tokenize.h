@@ -11,6 +11,8 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "engine/chat/chat_template.h"
+#include "engine/data/document_form.h"
+#include "engine/data/documents_read.h"
 #include "engine/text/tokenizer.h"
 
 namespace strata {
@@ -24,15 +26,17 @@ std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesyste
                           const std::string& token = "");
 
 /// The folder's chat template, if it has one and one of the files may have conversations. Throws ConfigError
-/// as chat::ChatTemplate::read() does.
+/// as chat::ChatTemplate::read() and has_records() do.
 std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string> files,
-                                                    const std::filesystem::path& folder);
+                                                    const std::filesystem::path& folder,
+                                                    const DocumentOptions& documents = {});
 
 struct TokenizeOptions {
   /// Names what is made of what (token_names.h): only what has the same is gone on with.
   std::string name = {};
   std::optional<std::int32_t> end;  ///< an id behind each document, so that a model sees where a text ends
   const chat::ChatTemplate* conversations = nullptr;  ///< what writes "messages"
+  DocumentOptions documents = {};
   int threads = 1;
   Bytes batch_bytes = 64 * MiB;  ///< of text between two moments to go on from; memory holds its ids
   Bytes part_bytes = 4 * MiB;    ///< of a long text, if the tokenizer has line cuts: text/line_cuts.h
@@ -44,6 +48,7 @@ struct TokenizeProgress {
   std::int64_t documents = 0, tokens = 0;
   Bytes bytes = 0, all_bytes = 0;  ///< of text
   Bytes found = 0;                 ///< of `bytes`: what an earlier call had done
+  DocumentsRead read = {};
 };
 
 /// Writes `prefix`.bin and `prefix`.idx, Megatron's format, of 2-byte ids if the tokenizer has none beyond,

@@ -193,7 +193,12 @@ void MetricsLog::on_samples(const SamplePoint& point) {
   write(samples_json(point));
 }
 
+void MetricsLog::say_first(const std::string& key, nlohmann::json value) {
+  first_[key] = std::move(value);
+}
+
 void MetricsLog::write(nlohmann::json line) {
+  line.update(std::exchange(first_, nlohmann::json::object()));
   if (!model_.empty()) line["model"] = model_;
   file_->write(line);
 }

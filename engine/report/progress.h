@@ -76,6 +76,8 @@ class MetricsLog : public TrainListener {
   /// Writes into the same file, each line with "model": name. REQUIRES: one call at a time of all logs that
   /// share a file.
   MetricsLog of_model(const std::string& name) const;
+  /// Puts this key into the next line, which is the first of the run that says it.
+  void say_first(const std::string& key, nlohmann::json value);
 
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
@@ -86,7 +88,8 @@ class MetricsLog : public TrainListener {
   void write(nlohmann::json line);
 
   std::shared_ptr<File> file_;
-  std::string model_;  ///< empty: of a run of one model
+  std::string model_;                                ///< empty: of a run of one model
+  nlohmann::json first_ = nlohmann::json::object();  ///< what the next line has besides
 };
 
 /// Passes every event on to all listeners, in order.

@@ -211,8 +211,8 @@ TEST_F(Refusal, OfReportsInPlaceOfWhatTheCommandReadsLeavesThatAsItIs) {
   refuse(train("run.yaml", {"report.metrics=run.yaml"}), "run.yaml", "the run file");
   for (const char* command : {"train", "plan", "explain"})
     refuse({command, "run.yaml", "--json", "corpus.txt"}, "corpus.txt", "data.path");
-  const Outcome again =
-      strata({"evaluate", "mg", "--tokenizer", "bytes", "--data", "d.jsonl", "--json", "prompt.txt"});
+  const Outcome again = strata({"evaluate", "mg", "--tokenizer", "bytes", "--data", "d.jsonl", "--format",
+                                "text", "--json", "prompt.txt"});
   EXPECT_EQ(again.status, 0) << again.err;
 }
 

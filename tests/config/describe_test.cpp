@@ -27,6 +27,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"data.tokenizer", "none"},
     {"data.tokenizer_path", "models/tokenizer.json"},
     {"data.cache", "ids"},
+    {"data.format", "tokens"},
+    {"data.fields", "{messages: talk, \"prompt\": 'a: \"b\"'}"},
     {"data.token_bytes", "4"},
     {"data.sequence_length", "124"},
     {"data.shuffle", "false"},
@@ -136,7 +138,10 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
   const std::string trace =
       path.starts_with("report.trace.") ? "report: {trace: {path: other, steps: 1}}\n" : "";
-  const std::string data = path == "data.sources" ? "" : "data: {path: a}\n";
+  const std::string data = path == "data.sources"  ? ""
+                           : path == "data.format" ? "data: {path: a, tokenizer: none}\n"
+                           : path == "data.fields" ? "data: {path: a, tokenizer: auto, tokenizer_path: t}\n"
+                                                   : "data: {path: a}\n";
   return parse_run_config(
       model + train + ranks + adapter + optimizer + drives + trace + data + "checkpoint: {path: p}\n",
       "run.yaml", {path + "=" + value});
@@ -155,12 +160,12 @@ TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
 TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
-    // Not with model.architecture, with data.path, with a pipeline, with optimizer.betas, with train.freeze,
-    // and with train.precision fp16, which train.loss_scale needs.
-    if (path != "model.path" && path != "data.sources" && !path.starts_with("adapter.") &&
-        path != "optimizer.type" && path != "optimizer.momentum" && path != "plan.order" &&
-        path != "optimizer.master" && path != "parallel.reduce_dtype" && path != "memory.trained_as" &&
-        path != "memory.frozen_as")
+    // Not with model.architecture, with data.path, with token ids, with a pipeline, with optimizer.betas,
+    // with train.freeze, and with train.precision fp16, which train.loss_scale needs.
+    if (path != "model.path" && path != "data.sources" && path != "data.fields" &&
+        !path.starts_with("adapter.") && path != "optimizer.type" && path != "optimizer.momentum" &&
+        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype" &&
+        path != "memory.trained_as" && path != "memory.frozen_as")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -183,6 +188,8 @@ data:
   # validation: (not given)
   validation_fraction: 0.05
   tokenizer: bytes
+  format: auto
+  # fields: (not given)
   # tokenizer_path: (not given)
   # cache: (not given)
   token_bytes: 2

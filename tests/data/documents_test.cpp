@@ -48,11 +48,31 @@ TEST_F(Documents, AreTheElementsOfAnArrayOfObjects) {
                       std::pair(4, "{\n    \"text\": \"b\"\n  }"), std::pair(6, "7"), std::pair(7, "[]\n")));
 }
 
-TEST_F(Documents, AreWholeFilesOfJsonThatNobodyTrainsOnByKeys) {
-  for (const char* json : {"{\"text\": \"a\"}", "[]", "[\"text\"]", "[{\"name\": \"text\"}]",
-                           "[{\"name\": }]", "[{\"name\"", " "})
+TEST_F(Documents, AreWholeFilesOfJsonThatHoldsNoRecords) {
+  for (const char* json : {"{\"name\": \"a\"}", "{\"text\": {}}", " "})
     EXPECT_THAT(read("a.json", json), ElementsAre(std::pair(0, json)));
-  EXPECT_THAT(read("a.txt", "[{\"text\": 1}]"), ElementsAre(std::pair(0, "[{\"text\": 1}]")));
+  EXPECT_THAT(read("a.txt", "[\"text\"]"), ElementsAre(std::pair(0, "[\"text\"]")));
+}
+
+TEST_F(Documents, AreTheElementsOfAListUnderAKey) {
+  EXPECT_THAT(read("a.json",
+                   "{\"version\": [1],\n\"data\": [\n{\"text\": \"a\"},\n{\"text\": \"b\"}], \"of\": []}\n"),
+              ElementsAre(std::pair(3, "{\"text\": \"a\"}"), std::pair(4, "{\"text\": \"b\"}")));
+}
+
+TEST_F(Documents, AreObjectsOverSeveralLines) {
+  EXPECT_THAT(read("a.json", "\n{\n\"text\": \"a }\"\n}\n{\"text\": \"b\"} \n\n{\n}\n"),
+              ElementsAre(std::pair(2, "{\n\"text\": \"a }\"\n}"), std::pair(5, "{\"text\": \"b\"}"),
+                          std::pair(7, "{\n}")));
+  EXPECT_THAT(refusal([&] { read("a.json", "{\"text\":\n\"a\"}\n{\"text\": \n"); }),
+              HasSubstr("a.json:3: the object ends nowhere"));
+  EXPECT_THAT(refusal([&] { read("a.json", "{\"text\":\n\"a\"}\nmore"); }),
+              HasSubstr("a.json:3: a JSON object is expected here"));
+}
+
+TEST_F(Documents, BeginBehindAByteOrderMark) {
+  EXPECT_THAT(read("a.txt", "\xEF\xBB\xBFhi"), ElementsAre(std::pair(0, "hi")));
+  EXPECT_THAT(read("a.jsonl", "\xEF\xBB\xBF\n{}"), ElementsAre(std::pair(2, "{}")));
 }
 
 TEST_F(Documents, OfABrokenArrayAreRefusedByTheirLine) {
@@ -70,7 +90,9 @@ TEST_F(Documents, OfABrokenArrayAreRefusedByTheirLine) {
 TEST_F(Documents, OfAnArrayAreGoneOnWithAnywhere) {
   const std::vector<std::string> files = {
       corpus_.write("a.json", "[{\"text\": \"a\"},\n{\"text\": \"b\"} ,\n\n{\"text\": \"c\"}\n]\n"),
-      corpus_.write("b.jsonl", "{\"text\": \"d\"}\n{\"text\": \"e\"}\n")};
+      corpus_.write("b.jsonl", "{\"text\": \"d\"}\n{\"text\": \"e\"}\n"),
+      corpus_.write("c.json", "{\"data\": [{\"text\": \"f\"},\n{\"text\": \"g\"}]}"),
+      corpus_.write("d.json", "{\"text\":\n\"h\"}\n{\"text\":\n\"i\"}")};
   std::vector<TextDocument> documents;
   std::vector<DocumentReader::Position> positions;
   DocumentReader reader(files);
@@ -78,7 +100,7 @@ TEST_F(Documents, OfAnArrayAreGoneOnWithAnywhere) {
     documents.push_back(next);
     positions.push_back(reader.position());
   }
-  ASSERT_EQ(documents.size(), 5U);
+  ASSERT_EQ(documents.size(), 9U);
   for (std::size_t i = 0; i + 1 < documents.size(); ++i) {
     DocumentReader other(files);
     other.go_to(positions[i]);

@@ -35,7 +35,7 @@ class TokenCache : public ::testing::Test {
   /// The entry's .bin, and whether it was made by this call.
   std::pair<std::string, bool> ask(const std::vector<std::string>& files) const {
     bool is_new = false;
-    std::string ids = cached_tokens(data_, files, 2, [&](const TokenizeProgress&) { is_new = true; });
+    std::string ids = cached_tokens(data_, files, 2, [&](const TokenizeProgress&) { is_new = true; }).file;
     return {ids, is_new};
   }
   std::vector<std::int32_t> ids_of(const std::vector<std::string>& texts) const {
@@ -114,7 +114,24 @@ TEST_F(TokenCache, TakesTheKeysOfALineThatAreNotNull) {
 
 TEST_F(TokenCache, RefusesAFileThatIsNoText) {
   const std::string file = corpus_.write("a.txt.gz", std::string("\x1f\x8b\0\1", 4));
-  EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("a.txt.gz: there is a zero byte in it"));
+  EXPECT_THAT(refusal([&] { ask({file}); }),
+              HasSubstr("a.txt.gz: this is compressed (gzip), which is not read"));
+}
+
+TEST_F(TokenCache, RefusesAFileWithAZeroByte) {
+  const std::string file = corpus_.write("a.txt", std::string("a\0b", 3));
+  EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("a.txt: there is a zero byte in it"));
+}
+
+TEST_F(TokenCache, SaysWhatTextsWereReadAsEachTime) {
+  const std::vector<std::string> files = {corpus_.write("a.txt", "\xEF\xBB\xBFgr\xFCn \xE9"),
+                                          corpus_.write("b.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}")};
+  DocumentsRead expected;
+  expected.documents[0] = 3;
+  expected.byte_order_marks = 1;
+  expected.replaced = 2;
+  expected.first_replaced = files[0];
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(cached_tokens(data_, files, 1).read, expected);
 }
 
 /// What is kept under the hash of a text is of that text.

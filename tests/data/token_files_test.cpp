@@ -215,8 +215,11 @@ TEST(FindTokenFiles, RefusesWhatItCannotUse) {
             "data.path: no file matches " + corpus.path("*.txt"));
   EXPECT_EQ(refused(corpus.path("sub"), Tokenizer::bytes),
             "data.path: " + corpus.path("sub") + " is a folder; name its files, as " + corpus.path("sub/*"));
-  EXPECT_EQ(refused(text, Tokenizer::none),
-            "data.path: " + text + " is not a .bin file of token ids; for text set data.tokenizer to bytes");
+  EXPECT_EQ(refused(text, Tokenizer::none), "data.path: " + text +
+                                                " is not a .bin file of token ids; for text set "
+                                                "data.tokenizer to bytes, or data.format to tokens if "
+                                                "it holds ids");
+  EXPECT_THAT(find_token_files({text}, Tokenizer::none, "data.path", DataFormat::tokens), ElementsAre(text));
 }
 
 TEST(TokenSource, ReadsAnyRangeAcrossFiles) {

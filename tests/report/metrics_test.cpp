@@ -43,5 +43,16 @@ TEST(MetricsLog, OfOneModelNamesNone) {
   EXPECT_THAT(lines_of(path), ElementsAre(nlohmann::json({{"step", 5}, {"validation_loss", 3.5}})));
 }
 
+TEST(MetricsLog, SaysOnceWhatARunBeginsWith) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsLog log(path);
+  log.say_first("data", 7);
+  for (const int step : {5, 6}) log.on_validation({.step = step, .loss = 3.5});
+  EXPECT_THAT(lines_of(path),
+              ElementsAre(nlohmann::json({{"step", 5}, {"validation_loss", 3.5}, {"data", 7}}),
+                          nlohmann::json({{"step", 6}, {"validation_loss", 3.5}})));
+}
+
 }  // namespace
 }  // namespace strata::test
