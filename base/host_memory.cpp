@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -65,7 +66,12 @@ Bytes memory_limit(const std::filesystem::path& root) {
 Bytes usable_memory() {
   rlimit addresses{};
   const bool is_limited = ::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY;
-  return is_limited ? std::min(memory_limit(), static_cast<Bytes>(addresses.rlim_cur)) : memory_limit();
+  if (!is_limited) return memory_limit();
+  std::ifstream file("/proc/self/statm");
+  Bytes pages = 0;
+  file >> pages;  // that are mapped
+  const Bytes mapped = pages * ::sysconf(_SC_PAGESIZE);
+  return std::min(memory_limit(), std::max<Bytes>(0, static_cast<Bytes>(addresses.rlim_cur) - mapped));
 }
 
 }  // namespace strata

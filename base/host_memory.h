@@ -12,7 +12,7 @@ namespace strata {
 /// and all that hold it; kUnlimited if the system says none of it. `root` stands for "/" in tests.
 Bytes memory_limit(const std::filesystem::path& root = "/");
 
-/// memory_limit(), or what the process may map if that is less (ulimit -v).
+/// memory_limit(), or what the process may still map if that is less (ulimit -v).
 Bytes usable_memory();
 
 }  // namespace strata

@@ -14,6 +14,7 @@
 #include "base/host_name.h"
 #include "collectives/agreement.h"
 #include "collectives/launcher.h"
+#include "engine/cli/limits.h"
 #include "engine/cli/say.h"
 
 namespace strata {
@@ -63,9 +64,9 @@ void Job::tell(const std::exception& error) {
   if (names_other) {  // the rank that does not answer may be the first
     say(speaker() + error.what());
   } else if (is_first()) {
-    say(error.what());
+    say(sentence_of(error));
   }
-  if (world_ && !ended_by_other) world_->abort(error.what());
+  if (world_ && !ended_by_other) world_->abort(sentence_of(error));
   // What is still under way may belong to the failure, and nobody gains from waiting for it.
   constexpr double kUnwindingSeconds = 60;
   watchdog_.set_seconds(std::min(watchdog_.seconds(), kUnwindingSeconds));

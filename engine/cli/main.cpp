@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/vector_target.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/limits.h"
 #include "engine/cli/say.h"
 #include "engine/cli/standard_output.h"
 #include "engine/config/describe.h"
@@ -300,6 +301,7 @@ int main(int argc, char** argv) {
   strata::StandardOutput output;
   strata::leave_if_cut_short(strata::leave);
   try {
+    strata::prepare_stacks();
     static_cast<void>(strata::vector_target());  // throws if the environment names none
     const int status = strata::run(argc, argv);
     if (status == 0) output.finish();
@@ -308,7 +310,7 @@ int main(int argc, char** argv) {
     strata::say(error.what());
     return 2;
   } catch (const std::exception& error) {
-    strata::say(error.what());
+    strata::say(strata::sentence_of(error));
     return 1;
   }
 }

@@ -14,6 +14,7 @@
 #include "engine/cli/device.h"
 #include "engine/cli/job.h"
 #include "engine/cli/layout.h"
+#include "engine/cli/limits.h"
 #include "engine/cli/one_run.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/precision.h"
@@ -186,6 +187,7 @@ int train(const TrainCommand& command, Job& job) {
 
 int run_train(const TrainCommand& command) {
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads the log may end before the run
+  refuse_small_machine();
   Job job;
   return job.run([&] { return train(command, job); });
 }

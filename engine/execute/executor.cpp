@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "base/at_work.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "engine/execute/measure.h"
 
 namespace strata {
@@ -54,11 +54,8 @@ Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std
   if (options_.mode == LaneMode::serial) {
     run_serial();
   } else {
-    std::vector<std::thread> threads;
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
-      threads.emplace_back([this, lane] { run_lane(lane); });
     const AtWork::Pause pause;
-    for (std::thread& thread : threads) thread.join();
+    on_threads(kLanes.size(), [this](std::size_t lane) { run_lane(lane); });
   }
   end_recording();
   {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/arena.h"
+#include "base/host_memory.h"
 #include "base/task_arena.h"
 #include "engine/execute/measure.h"
 
@@ -19,12 +20,17 @@ double best_rate(double work, const std::function<double()>& seconds) {
   return work / shortest;
 }
 
+/// At most `bytes`, and no more than a small container can spare.
+Bytes spared(Bytes bytes) {
+  return std::min(bytes, usable_memory() / 16);
+}
+
 /// Bytes per second of AdamW on memory that no cache holds.
 double host_memory_rate(int threads) {
-  constexpr std::int64_t kParameters = 16 << 20;
+  const std::int64_t parameters = spared(256 * MiB) / 16;
   double rate = 0;
   TaskArena(threads).execute([&] {
-    const HostUpdate update(kParameters);
+    const HostUpdate update(parameters);
     rate = best_rate(update.bytes(), [&] { return seconds_on_host([&] { update.run(); }); });
   });
   return rate;
@@ -58,23 +64,23 @@ MachineRates measure_machine(Device& device, const Precision& precision, const L
   rates.cores_copy = device.host_addressable();
   rates.flops_per_second = product_rate(device, precision);
   rates.memory_bytes_per_second = host_memory_rate(threads);
-  constexpr Bytes kCopied = 64 * MiB;
-  Arena host(kCopied);
+  const Bytes copied = spared(64 * MiB);
+  Arena host(copied);
   const std::unique_ptr<PinnedHostMemory> pinned =
       device.pin({host.data(), static_cast<std::size_t>(host.size())});
-  const std::unique_ptr<DeviceMemory> memory = device.allocate(kCopied);
+  const std::unique_ptr<DeviceMemory> memory = device.allocate(copied);
   const auto rate = [&](std::optional<double> limit, const std::function<void()>& copy) {
     if (limit) return *limit;
-    return best_rate(static_cast<double>(kCopied), [&] { return seconds_on_device(*stream, copy); });
+    return best_rate(static_cast<double>(copied), [&] { return seconds_on_device(*stream, copy); });
   };
   rates.h2d_bytes_per_second =
-      rate(link.to_device, [&] { stream->copy_to_device(memory->data(), host.data(), kCopied); });
+      rate(link.to_device, [&] { stream->copy_to_device(memory->data(), host.data(), copied); });
   rates.d2h_bytes_per_second =
-      rate(link.to_host, [&] { stream->copy_to_host(host.data(), memory->data(), kCopied); });
+      rate(link.to_host, [&] { stream->copy_to_host(host.data(), memory->data(), copied); });
   if (rates.cores_copy) {
     rates.cores = threads;
-    rates.copy_bytes_per_second = best_rate(static_cast<double>(kCopied), [&] {
-      return seconds_on_host([&] { std::memcpy(memory->data(), host.data(), kCopied); });
+    rates.copy_bytes_per_second = best_rate(static_cast<double>(copied), [&] {
+      return seconds_on_host([&] { std::memcpy(memory->data(), host.data(), copied); });
     });
   }
   return rates;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "engine/plan/lower/strategy.h"
 
 namespace strata {
@@ -26,6 +27,23 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
   return bytes;
 }
 
+namespace {
+
+/// A rank's own: what a run of a tiny model has besides its arenas (VmRSS in /proc on two cores: 104 MiB of
+/// code and libraries, which the ranks of a host share, and 125 MiB of memory for each).
+Bytes process_bytes(int ranks) {
+  constexpr Bytes kCode = 104 * MiB, kRank = 125 * MiB;
+  return kCode / ranks + kRank;
+}
+
+/// Whether a budget of this memory is what the machine has.
+bool is_open(const RunConfig& config) {
+  const bool is_of_host = config.device.kind == DeviceKind::cpu;
+  return (is_of_host && config.memory.device == kUnlimited) || config.memory.host == kUnlimited;
+}
+
+}  // namespace
+
 HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks,
                         Bytes kernels) {
   constexpr Bytes kLargestReserve = 4 * GiB;
@@ -35,11 +53,23 @@ HostShare share_of_host(const RunConfig& config, const Model& model, const HostR
     share.for_tiers = kUnlimited;
     return share;
   }
-  const Bytes own = host.memory / ranks;
-  share.reserve = std::min(own / 8, kLargestReserve);
+  const Bytes own = host.memory / ranks, process = process_bytes(ranks);
+  share.reserve = std::max(std::min(own / 8, kLargestReserve), process);
   share.scratch = scratch_bytes(config, model);
   share.kernels = kernels;
-  share.for_tiers = std::max(own - share.reserve - share.scratch - share.kernels, kBufferAlignment);
+  const Bytes taken = share.reserve + share.scratch + share.kernels;
+  if (taken + kBufferAlignment > own && is_open(config))
+    throw ConfigError(fmt::format(
+        "memory: {} is too little for unlimited budgets: {} before any of the model is held ({} for the "
+        "process, {} to load, save and hash state, {} for kernels' scratch); give the container more than "
+        "{}, "
+        "or memory.device and memory.host numbers",
+        format_bytes(host.memory),
+        ranks > 1 ? fmt::format("{} ranks need {} each", ranks, format_bytes(taken))
+                  : fmt::format("a run needs {}", format_bytes(taken)),
+        format_bytes(process), format_bytes(share.scratch), format_bytes(share.kernels),
+        format_bytes(taken * ranks)));
+  share.for_tiers = std::max(own - taken, kBufferAlignment);
   return share;
 }
 

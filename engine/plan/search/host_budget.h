@@ -19,7 +19,7 @@ struct HostResources {
 /// Who a machine's memory and drives are for.
 struct HostShare {
   Bytes machine = 0;          ///< bytes of memory that its processes may have
-  Bytes reserve = 0;          ///< of a rank's share: for code, the system and the page cache
+  Bytes reserve = 0;          ///< of a rank's share: for code, the process, the system and the page cache
   Bytes scratch = 0;          ///< of a rank's share: to load, save and hash state
   Bytes kernels = 0;          ///< of a rank's share: the scratch of the CPU device's kernels
   Bytes for_tiers = 0;        ///< the rest of the share: at least a page
@@ -30,7 +30,8 @@ struct HostShare {
   /// One line: where the memory goes.
   std::string describe() const;
 };
-/// `kernels` is what each rank's kernels set up in this memory.
+/// `kernels` is what each rank's kernels set up in this memory. Throws ConfigError if a budget is unlimited
+/// and the machine has too little for the processes themselves.
 HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks,
                         Bytes kernels = 0);
 

@@ -23,8 +23,36 @@ TEST(HostShare, IsWhatIsLeftOfTheMachineForEachRank) {
   EXPECT_EQ(with_kernels.for_tiers, one.for_tiers - GiB);
   EXPECT_NE(with_kernels.describe().find("1.00 GiB for kernels' scratch"), std::string::npos);
   EXPECT_GT(one.reserve, GiB);
-  EXPECT_GT(share_of_host(config, model, {.memory = 1}, 1).for_tiers, 0);
   EXPECT_EQ(share_of_host(config, model, {.memory = kUnlimited}, 2).for_tiers, kUnlimited);
+}
+
+/// In a small container it is more than an eighth.
+TEST(HostShare, LeavesWhatTheProcessesNeedAndRefusesLess) {
+  const Model model = tiny_model();
+  RunConfig config = tiny_config();
+  config.memory.device = kUnlimited;
+  const auto share = [&](Bytes memory, int ranks) {
+    return share_of_host(config, model, {.memory = memory}, ranks);
+  };
+  EXPECT_EQ(share(400 * MiB, 1).reserve, 229 * MiB);
+  EXPECT_LT(share(400 * MiB, 1).for_tiers, 171 * MiB);
+  EXPECT_EQ(share(700 * MiB, 2).reserve, 177 * MiB);
+  const auto refusal = [&](Bytes memory, int ranks) -> std::string {
+    try {
+      share(memory, ranks);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(100 * MiB, 1),
+              AllOf(HasSubstr("memory: 100.00 MiB is too little"), HasSubstr("229.00 MiB for the process"),
+                    HasSubstr("give the container more than 22")));
+  EXPECT_THAT(refusal(300 * MiB, 2), HasSubstr("2 ranks need"));
+  EXPECT_EQ(refusal(300 * MiB, 1), "");
+  config.memory.device = 10 * MiB;
+  config.memory.host = 10 * MiB;
+  EXPECT_GT(share(100 * MiB, 1).for_tiers, 0) << "a number is only warned of";
 }
 
 TEST(HostShare, CountsTheLargestUnitsValues) {
