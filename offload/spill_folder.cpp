@@ -36,8 +36,22 @@ std::string spill_name(int rank) {
   return rank > 0 ? fmt::format("strata-spill-{}", rank) : "strata-spill";
 }
 
-/// The rank whose spill folder has this name; -1 if it is no such folder's.
-int rank_of(const std::string& name) {
+/// Behind the name where another user has that without it.
+std::string mark_of_user() {
+  return fmt::format(".user-{}", ::geteuid());
+}
+
+/// Another user's run may have been killed, and nobody else can remove its folder from a sticky one.
+std::string name_in(const Folder& parent, int rank) {
+  const std::string name = spill_name(rank);
+  const std::optional<struct stat> there = parent.status(name);
+  const bool is_of_another = there && S_ISDIR(there->st_mode) && there->st_uid != ::geteuid();
+  return is_of_another ? name + mark_of_user() : name;
+}
+
+/// The rank whose spill folder has this name; -1 if it is no such folder's of this user.
+int rank_of(std::string name) {
+  if (name.ends_with(mark_of_user())) name.resize(name.size() - mark_of_user().size());
   const std::string prefix = spill_name(0) + "-";
   int rank = -1;
   if (name.starts_with(prefix)) std::from_chars(name.data() + prefix.size(), name.data() + name.size(), rank);
@@ -166,7 +180,7 @@ int reserve(int descriptor, Bytes bytes, IoFaults* faults) {
 }  // namespace
 
 bool is_spill_name(const std::string& name) {
-  return name == spill_name(0) || rank_of(name) > 0;
+  return name.starts_with(spill_name(0));
 }
 
 Bytes free_for_spilling(const std::vector<std::string>& folders) {
@@ -187,7 +201,7 @@ Bytes free_for_spilling(const std::vector<std::string>& folders) {
 }
 
 SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank)
-    : parent_(open_named(folder)), name_(spill_name(rank.rank)), faults_(faults) {
+    : parent_(open_named(folder)), name_(name_in(parent_, rank.rank)), faults_(faults) {
   const WatchedWait wait([&folder] { return "preparing the NVMe folder " + folder; });
   try {
     lock_ = lock_folder(parent_, name_);

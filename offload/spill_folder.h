@@ -1,7 +1,8 @@
 // A run's own folder inside one that the user named: <folder>/strata-spill/, and /strata-spill-1/ … for
-// the ranks after the first. It holds a lock file (base/folder_lock.h) and the spill files. These lose
-// their names as soon as they are open, so that the system takes them back however the run ends. The folder
-// that the user named may be a link; nothing below it may, and what is not Strata's is never removed.
+// the ranks after the first, with .user-1000 behind it where another user has that name. It holds a lock file
+// (base/folder_lock.h) and the spill files. These lose their names as soon as they are open, so that the
+// system takes them back however the run ends. The folder that the user named may be a link; nothing below it
+// may, and what is not Strata's is never removed.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +22,7 @@ namespace strata {
 /// one cannot be asked.
 Bytes free_for_spilling(const std::vector<std::string>& folders);
 
-/// Whether a folder of this name is a run's own.
+/// Whether a folder of this name may be a run's own.
 bool is_spill_name(const std::string& name);
 
 /// An open file for O_DIRECT. Its path is for people: nothing has that name any more.

@@ -72,9 +72,9 @@ CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string
   if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
   const std::string made = text_of_first_rank(job.world(), [&] {
     TextsLine line;
-    const CachedTokens ids =
-        cached_tokens(data, texts, host_threads(config),
-                      [&line](const TokenizeProgress& progress) { line.show(progress); });
+    const CachedTokens ids = cached_tokens(
+        data, texts, host_threads(config), [&line](const TokenizeProgress& progress) { line.show(progress); },
+        [](const std::string& sentence) { tell("warning: " + sentence + "\n"); });
     line.end();
     return ids.file + '\n' + json_text(ids.read);
   });

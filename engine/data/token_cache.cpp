@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -9,7 +10,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folder_lock.h"
+#include "base/hash.h"
 #include "base/json_text.h"
+#include "base/watchdog.h"
 #include "engine/data/token_names.h"
 
 namespace strata {
@@ -27,6 +30,31 @@ fs::path cache_folder(const std::string& given) {
   if (const fs::path home = variable("HOME"); home.is_absolute()) return home / ".cache/strata/tokens";
   throw ConfigError(
       "data.cache: neither XDG_CACHE_HOME nor HOME says where a cache may be: set it to a folder");
+}
+
+/// What the texts were read as.
+constexpr const char* kCounts = "tokens.json";
+
+/// What the files of an entry hold, a line each: a hash, the bytes and the name.
+std::string sums_of(const fs::path& entry) {
+  std::string sums;
+  for (const char* name : {"tokens.bin", "tokens.idx", "tokens.trained", kCounts}) {
+    if (!is_there(entry / name)) continue;
+    const WatchedWait wait([&] { return fmt::format("reading {} (data.cache)", (entry / name).string()); });
+    const FileReader file(entry / name);
+    sums += fmt::format("{} {} {}\n", hex(hash_file(file)), file.size(), name);
+  }
+  return sums;
+}
+
+/// Written behind all the others, so it proves them.
+constexpr const char* kSums = "tokens.sums";
+
+enum class EntryState : std::uint8_t { missing, whole, damaged };
+
+EntryState state_of(const fs::path& entry) {
+  if (!is_there(entry / kSums)) return EntryState::missing;
+  return read_file(entry / kSums) == sums_of(entry) ? EntryState::whole : EntryState::damaged;
 }
 
 /// What a text's file was when it was last looked at.
@@ -66,7 +94,8 @@ DocumentOptions document_options(const RunConfig::DataSection& data) {
 }
 
 CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
-                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress) {
+                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress,
+                           const std::function<void(const std::string&)>& on_warning) {
   const SeenFiles seen(files);
   const fs::path tokenizer_file = tokenizer_file_of(data.tokenizer_path);
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_file);
@@ -80,17 +109,22 @@ CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const s
                              .threads = threads};
   options.name = name_of_tokens(tokenizer, tokenizer_file, options, files);
   const fs::path entry = cache_folder(data.cache) / options.name;
-  const fs::path made = entry / "tokens.bin", index = entry / "tokens.idx", counts = entry / "tokens.json";
-  const auto is_made = [&] { return is_there(made) && is_there(index) && is_there(counts); };
   const auto found = [&] {
-    return CachedTokens{made.string(), read_json_object(counts).get<DocumentsRead>()};
+    return CachedTokens{(entry / "tokens.bin").string(),
+                        read_json_object(entry / kCounts).get<DocumentsRead>()};
   };
-  if (is_made()) return found();
+  if (state_of(entry) == EntryState::whole) return found();
   FileSystem::real().create_folders(entry);
   try {
     const FolderLock lock(Folder::named(entry), "lock");
-    if (is_made()) return found();
-    if (!is_there(entry / "tokens.progress")) {
+    const EntryState state = state_of(entry);
+    if (state == EntryState::whole) return found();
+    if (state == EntryState::damaged && on_warning)
+      on_warning(
+          fmt::format("data.cache: {} is not what was written there, so it is made anew; look at the "
+                      "drive",
+                      entry.string()));
+    if (state == EntryState::damaged || !is_there(entry / "tokens.progress")) {
       for (const std::string& name : FileSystem::real().list(entry))
         if (name.starts_with("tokens.")) FileSystem::real().remove_all(entry / name);
     }
@@ -100,7 +134,8 @@ CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const s
                                                    if (on_progress) on_progress(progress);
                                                    seen.check();
                                                  });
-    replace_file(FileSystem::real(), counts, json_text(done.read, 2) + "\n");
+    replace_file(FileSystem::real(), entry / kCounts, json_text(done.read, 2) + "\n");
+    replace_file(FileSystem::real(), entry / kSums, sums_of(entry));
   } catch (const FolderInUseError& error) {
     throw ConfigError(fmt::format(
         "{}, which tokenizes the same texts: start this run again when it has ended", error.what()));

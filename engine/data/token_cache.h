@@ -19,10 +19,13 @@ struct CachedTokens {
 
 /// The ids of these texts by the tokenizer that `data` names:
 /// what is in the cache, or what this call puts there. eos_token of tokenizer_config.json stands behind each
-/// text. Calls `on_progress` as tokenize_files() does, only if it has something to do. Throws ConfigError if
-/// the tokenizer or a text is not what it should be, or another process makes the same entry, and IoError.
+/// text. Calls `on_progress` as tokenize_files() does, only if it has something to do. Check sums say whether
+/// an entry is as it was written; if not, `on_warning` gets a sentence, and it is made anew. Throws
+/// ConfigError if the tokenizer or a text is not what it should be, or another process makes the same entry,
+/// and IoError.
 CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
-                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress = {});
+                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress = {},
+                           const std::function<void(const std::string&)>& on_warning = {});
 
 /// data.format and data.fields.
 DocumentOptions document_options(const RunConfig::DataSection& data);

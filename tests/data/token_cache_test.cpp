@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <random>
 
 #include "base/file.h"
 #include "base/folder_lock.h"
@@ -16,6 +17,7 @@ namespace strata {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class TokenCache : public ::testing::Test {
@@ -66,6 +68,35 @@ TEST_F(TokenCache, MakesIdsOnceForEveryContent) {
   const auto [changed, is_changed] = ask({first, second});
   EXPECT_TRUE(is_changed);
   EXPECT_EQ(ids_in(changed), ids_of({"a text", "another – two"}));
+}
+
+/// A byte anywhere, a cut, or a file that is gone.
+TEST_F(TokenCache, MakesAnewWhatIsNotAsItWasWrittenAndSaysSo) {
+  const std::string file = corpus_.write("a.txt", "a text and some more of it");
+  const std::filesystem::path made = ask({file}).first;
+  const std::string whole = read_file(made);
+  std::mt19937 random(5);
+  for (int i = 0; i < 12; ++i) {
+    const std::filesystem::path damaged =
+        std::filesystem::path(made).replace_extension(i % 2 ? ".idx" : ".bin");
+    std::string content = read_file(damaged);
+    if (i < 10) {
+      content[random() % content.size()] ^= static_cast<char>(1 + random() % 255);
+    } else {
+      content.resize(random() % content.size());
+    }
+    std::filesystem::remove(damaged);
+    corpus_.write(std::filesystem::relative(damaged, corpus_.path("")), content);
+    std::vector<std::string> warnings;
+    const CachedTokens again = cached_tokens(
+        data_, std::vector{file}, 2, {}, [&](const std::string& sentence) { warnings.push_back(sentence); });
+    EXPECT_EQ(again.file, made);
+    EXPECT_EQ(read_file(made), whole);
+    EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr("data.cache: "), HasSubstr("made anew"))));
+  }
+  std::filesystem::remove(std::filesystem::path(made).replace_extension(".idx"));
+  EXPECT_TRUE(ask({file}).second);
+  EXPECT_FALSE(ask({file}).second);
 }
 
 TEST_F(TokenCache, MakesThemAnewForAnotherTokenizerOrEnd) {
