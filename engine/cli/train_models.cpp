@@ -16,6 +16,7 @@
 #include "engine/cli/device.h"
 #include "engine/cli/one_run.h"
 #include "engine/cli/profiling.h"
+#include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/training.h"
 #include "engine/execute/run_record.h"
@@ -165,6 +166,7 @@ class ModelsTraining {
   }
 
   void note_end(std::size_t trained, const TrainResult& result) {
+    if (result.has_failed && !is_outdone(name_of_model(trained))) failed_.push_back(name_of_model(trained));
     const bool is_unfinished = result.has_failed || (result.ended.empty() && result.interrupted);
     if (!is_unfinished) {
       record_.models[name_of_model(trained)] =
@@ -188,13 +190,29 @@ class ModelsTraining {
     for (std::size_t m = 0; m < results.size(); ++m) {
       if (results[m] != nullptr) losses[m] = loss_at_rung(step, m, *results[m]);
     }
-    endings = outdone(run_.select, step, losses);
+    endings = outdone(run_.select, step, losses, failed_.size());
+    say_failed(step);
+    failed_.clear();  // at the next rung it is one that ended at this
     auto& ended = record_.rungs[step];
     for (std::size_t m = 0; m < endings.size(); ++m) {
       if (!endings[m].empty()) ended[name_of_model(m)] = endings[m];
     }
     store_record();
     return endings;
+  }
+
+  bool is_outdone(const std::string& name) const {
+    return std::ranges::any_of(record_.rungs, [&](const auto& rung) { return rung.second.contains(name); });
+  }
+
+  void say_failed(std::int64_t step) const {
+    if (!job_.is_first()) return;
+    for (const std::string& name : failed_) {
+      tell(fmt::format(
+          "warning: step {}: {} could not be saved, so it counts as the last of the models that are "
+          "compared; it goes on when the run is started again\n",
+          step, name));
+    }
   }
 
   /// None if the record of when the model was there was taken away: it goes on.
@@ -394,6 +412,7 @@ class ModelsTraining {
   std::vector<AgreedPrecision> precisions_;
   std::unique_ptr<FolderLock> lock_;  ///< of the run's folder, if it has one; rank 0 has it
   RunRecord record_;
+  std::vector<std::string> failed_;   ///< since the last rung: models that could not be saved
   std::vector<std::size_t> trained_;  ///< numbers of the models that are trained in this process
   std::vector<PreparedModel> models_;
   PreparedMachine machine_;

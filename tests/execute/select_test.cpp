@@ -45,6 +45,17 @@ TEST(Rung, LeavesOutThoseThatTakeNoPart) {
   EXPECT_THAT(goes_on(0.5, {std::nullopt}), ElementsAre(true));
 }
 
+/// So an error of a drive ends no model that would have gone on beside it.
+TEST(Rung, CountsThoseThatCouldNotBeSavedAsItsLast) {
+  const auto endings = [](const Losses& losses, std::size_t failed) {
+    return outdone({.rung_steps = {4}, .keep = 0.5}, 4, losses, failed);
+  };
+  EXPECT_THAT(endings({3, std::nullopt, 2, std::nullopt}, 2), ElementsAre("", "", "", ""));
+  EXPECT_THAT(endings({3, std::nullopt, 2, 1}, 1), ElementsAre(HasSubstr("3 of 4 at step 4"), "", "", ""));
+  EXPECT_THAT(endings({3, std::nullopt, 2, std::nullopt}, 0),
+              ElementsAre(HasSubstr("2 of 2 at step 4"), "", "", ""));
+}
+
 TEST(Rung, SaysThePlaceAndTheLoss) {
   EXPECT_THAT(outdone({.rung_steps = {}, .by = SelectBy::training}, 4, {2.5, 1}),
               ElementsAre(AllOf(HasSubstr("2 of 2 at step 4"), HasSubstr("training loss of 2.5000")), ""));
