@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/text/bounds.h"
 #include "engine/text/pieces.h"
 #include "engine/text/unicode.h"
 #include "engine/text/utf8.h"
@@ -27,8 +28,9 @@ bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
   return end == text.size() || !is_word(code_point_at(text, end));
 }
 
-std::size_t before_whitespace(std::string_view text, std::size_t end) {
-  while (end > 0) {
+/// Where the whitespace begins that ends at `end`, from `begin` on.
+std::size_t before_whitespace(std::string_view text, std::size_t begin, std::size_t end) {
+  while (end > begin) {
     const std::size_t last = character_before(text, end);
     if (!is_whitespace(code_point_at(text, last))) break;
     end = last;
@@ -54,7 +56,7 @@ AddedTokens::AddedTokens(const JsonField& field, const Vocabulary& vocabulary, c
     token.id = known != by_text_.end() ? tokens_[known->second].id : in_model ? *in_model : next_id++;
     std::string form = token.text;
     if (token.normalized && normalize) {
-      NormalizedText normalized{.text = token.text};
+      NormalizedText normalized{.text = token.text, .most_bytes = most_bytes_from(token.text.size())};
       normalize(normalized);
       form = std::move(normalized.text);
       if (form.empty()) element.refuse("nothing is left of this token when it is normalized");
@@ -107,15 +109,17 @@ void AddedTokens::split(std::string_view text, bool in_normalized,
     use(text.substr(begin, end - begin), id);
   };
   const ByteTrie& trie = in_normalized ? normalized_ : raw_;
-  std::size_t written = 0;
+  std::size_t written = 0, steps = 0;
+  std::size_t whitespace_end = 0;  // of the whitespace that a token took last
   for (std::size_t i = 0; (in_normalized ? has_normalized_ : has_raw_) && i < text.size();) {
     std::size_t longest = 0;
     std::size_t found = 0;
     if (trie.begins_with(text[i])) {
-      trie.for_each_prefix(text.substr(i), [&](std::size_t bytes, std::int32_t token) {
+      steps += trie.for_each_prefix(text.substr(i), [&](std::size_t bytes, std::int32_t token) {
         longest = bytes;
         found = static_cast<std::size_t>(token);
       });
+      check_steps(steps, text.size());
     }
     if (longest == 0) {
       ++i;
@@ -125,8 +129,11 @@ void AddedTokens::split(std::string_view text, bool in_normalized,
     i = end;
     const AddedToken& token = tokens_[found];
     if (token.single_word && !is_single_word(text, begin, end)) continue;
-    if (token.lstrip) begin = std::max(before_whitespace(text, begin), written);
-    if (token.rstrip) end = behind_whitespace(text, end);
+    if (token.lstrip) begin = std::max(before_whitespace(text, written, begin), written);
+    if (token.rstrip) end = whitespace_end = behind_whitespace(text, std::max(end, whitespace_end));
+    // The token before has taken all of it, as whitespace; without lstrip it is there once more, as in the
+    // original.
+    if (begin >= end) continue;
     if (written < begin) use_range(written, begin, Piece::kNoId);
     use_range(begin, end, token.id);
     written = end;

@@ -19,17 +19,20 @@ class ByteTrie {
   /// The last of equal keys counts. REQUIRES: no key is empty; values are not negative.
   explicit ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> keys);
 
-  /// Calls `use(bytes, value)` for each key that `text` begins with, shortest first.
+  /// Calls `use(bytes, value)` for each key that `text` begins with, shortest first. Returns how many bytes
+  /// of the text it has looked at.
   template <typename Use>
-  void for_each_prefix(std::string_view text, const Use& use) const {
-    if (text.empty()) return;
+  std::size_t for_each_prefix(std::string_view text, const Use& use) const {
+    if (text.empty()) return 0;
     std::int32_t node = roots_[static_cast<unsigned char>(text[0])];
-    for (std::size_t bytes = 1; node != kNone; ++bytes) {
+    std::size_t bytes = 1;
+    for (; node != kNone; ++bytes) {
       const Node& at = nodes_[static_cast<std::size_t>(node)];
       if (at.value != kNone) use(bytes, at.value);
-      if (bytes == text.size()) return;
+      if (bytes == text.size()) break;
       node = child(at, static_cast<std::uint8_t>(text[bytes]));
     }
+    return bytes;
   }
   /// Whether any key begins with this byte.
   bool begins_with(char byte) const { return roots_[static_cast<unsigned char>(byte)] != kNone; }

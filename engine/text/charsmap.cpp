@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/text/bounds.h"
 #include "engine/text/unicode.h"
 #include "engine/text/utf8.h"
 
@@ -87,11 +88,15 @@ std::optional<std::string_view> Charsmap::replacement(std::string_view chunk) co
   return std::nullopt;
 }
 
-void Charsmap::append_normalized(std::string_view text, std::string& out) const {
+void Charsmap::append_normalized(std::string_view text, std::string& out, std::size_t most_bytes) const {
+  const auto append = [&](std::string_view part) {
+    check_growth(out.size() + part.size(), most_bytes);
+    out.append(part);
+  };
   const auto append_each = [&](std::string_view part) {
     for_each_character(part, [&](char32_t, std::size_t begin, std::size_t end) {
       const std::string_view character = part.substr(begin, end - begin);
-      out.append(replacement(character).value_or(character));
+      append(replacement(character).value_or(character));
     });
   };
   // A grapheme of ASCII is one character, but for a line's end of two.
@@ -99,7 +104,7 @@ void Charsmap::append_normalized(std::string_view text, std::string& out) const 
   for_each_grapheme(text, [&](std::string_view grapheme) {
     if (grapheme.size() < kWholeGraphemeBytes) {
       if (const auto whole = replacement(grapheme)) {
-        out.append(*whole);
+        append(*whole);
         return;
       }
     }

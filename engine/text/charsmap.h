@@ -19,7 +19,7 @@ class Charsmap {
 
   /// Replaces grapheme clusters of fewer than six bytes as wholes where a rule is for them, else each
   /// character, as the original does. REQUIRES: valid UTF-8.
-  void append_normalized(std::string_view text, std::string& out) const;
+  void append_normalized(std::string_view text, std::string& out, std::size_t most_bytes) const;
 
  private:
   /// What replaces a chunk that begins with a rule's key; the shortest key counts.

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "engine/text/bounds.h"
 #include "engine/text/byte_characters.h"
 #include "engine/text/metaspace.h"
 #include "engine/text/pattern.h"
@@ -137,7 +138,7 @@ Decode read_replace_decoder(const JsonField& field) {
   return by_token(
       [pattern = Pattern(field.at("pattern")), content = field.at("content").text()](std::string& token) {
         std::string replaced;
-        pattern.append_replaced(token, content, replaced);
+        pattern.append_replaced(token, content, replaced, most_bytes_from(token.size()));
         token = std::move(replaced);
       });
 }

@@ -19,11 +19,12 @@ std::string utf8(const icu::UnicodeString& text) {
   return bytes;
 }
 
-std::string lower_ascii(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if ('A' <= c && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
+/// The letters from `first` on, of which there are 26, in the other case.
+std::string with_other_case(std::string_view ascii, char first) {
+  std::string changed(ascii);
+  for (char& c : changed)
+    if (first <= c && c < first + 26) c = static_cast<char>(c ^ 0x20);
+  return changed;
 }
 
 /// The first character in title case, the others in lower case.
@@ -41,11 +42,11 @@ bool is_cased(char32_t c) {
 }  // namespace
 
 std::string lower_case(std::string_view text) {
-  return is_ascii(text) ? lower_ascii(text) : utf8(unicode(text).toLower(icu::Locale::getRoot()));
+  return is_ascii(text) ? with_other_case(text, 'A') : utf8(unicode(text).toLower(icu::Locale::getRoot()));
 }
 
 std::string upper_case(std::string_view text) {
-  return utf8(unicode(text).toUpper(icu::Locale::getRoot()));
+  return is_ascii(text) ? with_other_case(text, 'a') : utf8(unicode(text).toUpper(icu::Locale::getRoot()));
 }
 
 std::string title_case(std::string_view text) {

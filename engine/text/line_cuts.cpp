@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/text/json_field.h"
 #include "engine/text/unicode.h"
 #include "engine/text/utf8.h"
 
@@ -31,7 +32,8 @@ bool keeps_lines_apart(const nlohmann::json& normalizer) {
 
 bool splits_behind_lines(const nlohmann::json& first) {
   const std::string type = type_of(first);
-  if (type == "ByteLevel") return !first.at("add_prefix_space") && first.value("use_regex", true);
+  if (type == "ByteLevel")
+    return !first.at("add_prefix_space") && JsonField(first, "").flag("use_regex", true);
   if (type == "WhitespaceSplit") return true;
   if (type != "Split" || first.at("behavior") != "Isolated" || first.at("invert")) return false;
   const nlohmann::json& pattern = first.at("pattern");

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "engine/text/bounds.h"
 #include "engine/text/byte_characters.h"
 #include "engine/text/charsmap.h"
 #include "engine/text/pattern.h"
@@ -47,7 +48,10 @@ Normalize read_only_type(const JsonField& field, Normalize normalize) {
 
 Normalize in_order(std::vector<Normalize> steps) {
   return [steps = std::move(steps)](NormalizedText& normalized) {
-    for (const Normalize& step : steps) step(normalized);
+    for (const Normalize& step : steps) {
+      step(normalized);
+      check_growth(normalized.text.size(), normalized.most_bytes);
+    }
   };
 }
 
@@ -81,7 +85,7 @@ Normalize read_replace_normalizer(const JsonField& field) {
           content = field.at("content").text()](NormalizedText& normalized) {
     std::string text;
     text.reserve(normalized.text.size());
-    pattern.append_replaced(normalized.text, content, text);
+    pattern.append_replaced(normalized.text, content, text, normalized.most_bytes);
     normalized.text.swap(text);
   };
 }
@@ -106,7 +110,7 @@ Normalize read_precompiled_normalizer(const JsonField& field) {
   return [charsmap = Charsmap(field.at("precompiled_charsmap"))](NormalizedText& normalized) {
     std::string text;
     text.reserve(normalized.text.size());
-    charsmap.append_normalized(normalized.text, text);
+    charsmap.append_normalized(normalized.text, text, normalized.most_bytes);
     normalized.text.swap(text);
   };
 }

@@ -1,6 +1,8 @@
 // The file's normalizer: what becomes of a text before it is cut. A value; call it from any thread.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -12,6 +14,8 @@ struct NormalizedText {
   std::string text;
   /// Whether it begins with the first character of the text that is encoded. Not so if that was removed.
   bool is_first = false;
+  /// Normalizers throw ConfigError rather than make it larger.
+  std::size_t most_bytes = SIZE_MAX;
 };
 
 using Normalize = std::function<void(NormalizedText&)>;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "engine/text/bounds.h"
 #include "engine/text/utf8.h"
 
 namespace strata::text {
@@ -78,10 +79,13 @@ void Pattern::find(std::string_view text, std::vector<Stretch>& stretches) const
   if (end != text.size()) stretches.push_back({end, text.size(), false});
 }
 
-void Pattern::append_replaced(std::string_view text, std::string_view content, std::string& out) const {
+void Pattern::append_replaced(std::string_view text, std::string_view content, std::string& out,
+                              std::size_t most_bytes) const {
   std::size_t end = 0;
   for_each_match(text, [&](std::size_t match_begin, std::size_t match_end) {
-    out.append(text.substr(end, match_begin - end)).append(content);
+    out.append(text.substr(end, match_begin - end));
+    check_growth(out.size() + content.size(), most_bytes);
+    out.append(content);
     end = match_end;
   });
   out.append(text.substr(end));

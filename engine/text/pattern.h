@@ -38,7 +38,9 @@ class Pattern {
 
   /// The whole text as stretches, in order.
   void find(std::string_view text, std::vector<Stretch>& stretches) const;
-  void append_replaced(std::string_view text, std::string_view content, std::string& out) const;
+  /// Throws ConfigError rather than make `out` larger than `most_bytes`.
+  void append_replaced(std::string_view text, std::string_view content, std::string& out,
+                       std::size_t most_bytes) const;
 
  private:
   void for_each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& use) const;

@@ -2,7 +2,8 @@
 
 namespace strata::text {
 
-void Pieces::clear() {
+void Pieces::clear(std::size_t most_bytes) {
+  most_bytes_ = most_bytes;
   text_.clear();
   pieces_.clear();
 }

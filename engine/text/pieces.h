@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/bounds.h"
+
 namespace strata::text {
 
 struct Piece {
@@ -21,7 +23,8 @@ struct Piece {
 
 class Pieces {
  public:
-  void clear();
+  /// Begins anew with a text of which rewrite() may make so many bytes.
+  void clear(std::size_t most_bytes);
   const std::vector<Piece>& list() const { return pieces_; }
   std::string_view text(const Piece& piece) const {
     return std::string_view(text_).substr(piece.begin, piece.end - piece.begin);
@@ -48,7 +51,8 @@ class Pieces {
     pieces_.swap(next_pieces_);
   }
 
-  /// Writes each piece that is no token anew: `write(text, is_first, out)` appends to `out`.
+  /// Writes each piece that is no token anew: `write(text, is_first, out)` appends to `out`. Throws
+  /// ConfigError beyond the bytes that clear() was told.
   template <typename Write>
   void rewrite(const Write& write) {
     next_text_.clear();
@@ -57,11 +61,13 @@ class Pieces {
       if (piece.id == Piece::kNoId) write(text(piece), piece.is_first, next_text_);
       piece.begin = begin;
       piece.end = next_text_.size();
+      check_growth(piece.end, most_bytes_);
     }
     text_.swap(next_text_);
   }
 
  private:
+  std::size_t most_bytes_ = SIZE_MAX;
   std::string text_, next_text_;
   std::vector<Piece> pieces_, next_pieces_;
 };

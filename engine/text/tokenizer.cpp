@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "engine/text/bounds.h"
 #include "engine/text/byte_characters.h"
 #include "engine/text/decoder.h"
 #include "engine/text/line_cuts.h"
@@ -81,7 +82,9 @@ Tokenizer::Parts::Parts(const JsonField& field) {
 }
 
 void Tokenizer::Encoder::normalize(const Parts& parts, std::string_view text) {
-  pieces_.clear();
+  const std::size_t most_bytes = most_bytes_from(text.size());
+  std::size_t made = 0;  // of all parts together
+  pieces_.clear(most_bytes);
   parts.added.split(text, false, [&](std::string_view part, std::int32_t id) {
     const bool is_first = part.data() == text.data();
     if (id != Piece::kNoId) {
@@ -90,7 +93,10 @@ void Tokenizer::Encoder::normalize(const Parts& parts, std::string_view text) {
     }
     normalized_.text.assign(part);
     normalized_.is_first = is_first;
+    normalized_.most_bytes = most_bytes - made;
     if (parts.normalize) parts.normalize(normalized_);
+    made += normalized_.text.size();
+    check_growth(made, most_bytes);
     const std::string_view whole = normalized_.text;
     parts.added.split(whole, true, [&](std::string_view piece, std::int32_t piece_id) {
       pieces_.add(piece, normalized_.is_first && piece.data() == whole.data(), piece_id);

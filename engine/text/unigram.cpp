@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/text/bounds.h"
 #include "engine/text/utf8.h"
 
 namespace strata::text {
@@ -87,14 +88,16 @@ void Unigram::find_best(std::string_view word, std::vector<Best>& best) const {
     Best& there = best[end];
     if (there.begin < 0 || score > there.score) there = {score, static_cast<std::int32_t>(begin), id};
   };
+  std::size_t steps = 0;
   for (std::size_t begin = 0; begin < word.size();) {
     const double score = best[begin].score;
     const std::size_t character = character_bytes(word[begin]);
     bool is_character_known = false;
-    trie_.for_each_prefix(word.substr(begin), [&](std::size_t bytes, std::int32_t id) {
+    steps += trie_.for_each_prefix(word.substr(begin), [&](std::size_t bytes, std::int32_t id) {
       offer(begin + bytes, scores_[static_cast<std::size_t>(id)] + score, begin, id);
       if (bytes == character) is_character_known = true;
     });
+    check_steps(steps, word.size());
     if (!is_character_known) offer(begin + character, unknown_score_ + score, begin, unknown_id());
     begin += character;
   }

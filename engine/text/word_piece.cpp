@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "engine/text/bounds.h"
 #include "engine/text/utf8.h"
 
 namespace strata::text {
@@ -17,6 +18,7 @@ WordPiece::WordPiece(const JsonField& field)
 
 bool WordPiece::append_pieces(std::string_view word, std::vector<std::int32_t>& ids) const {
   std::string piece;
+  std::size_t steps = 0;
   for (std::size_t begin = 0, end = 0; begin < word.size(); begin = end) {
     piece = begin > 0 ? continuing_prefix_ : "";
     piece.append(word.substr(begin));
@@ -27,6 +29,8 @@ bool WordPiece::append_pieces(std::string_view word, std::vector<std::int32_t>& 
       if (shorter <= begin) return false;
       piece.resize(piece.size() - (end - shorter));
       end = shorter;
+      steps += 1 + piece.size() / 16;
+      check_steps(steps, word.size());
       id = vocabulary_.id(piece);
     }
     ids.push_back(*id);

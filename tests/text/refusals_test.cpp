@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "engine/text/tokenizer.h"
+#include "tests/support/damaged_json.h"
 
 namespace strata::text {
 namespace {
@@ -228,6 +229,31 @@ TEST(UnknownText, IsRefusedIfTheFileHasNoTokenForIt) {
                        {"continuing_subword_prefix", "##"},
                        {"max_input_chars_per_word", 10}}),
               HasSubstr("the tokenizer's model.unk_token '[UNK]' is not in its vocabulary"));
+}
+
+/// Anything but a ConfigError ends the test.
+TEST(TokenizerFile, ThatIsDamagedInManyWaysIsReadOrRefusedInASentence) {
+  std::mt19937 random(5);
+  json with_bytes = good();
+  with_bytes["normalizer"] = nullptr;
+  with_bytes["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  with_bytes["pre_tokenizer"]["use_regex"] = nullptr;  // which stands for true
+  EXPECT_EQ(told_of(with_bytes), "");
+  json with_scores = with_bytes;
+  with_scores["model"] = unigram();
+  for (const json& file : {good(), with_bytes, with_scores}) {
+    for (int i = 0; i < 400; ++i) {
+      const std::string text = test::damaged(file, random).dump();
+      std::vector<std::int32_t> ids;
+      try {
+        const Tokenizer tokenizer = Tokenizer::parse(text, "t.json");
+        tokenizer.encode("ab <s>\n a", ids, AddSpecial::yes);
+        tokenizer.decode(ids, true);
+      } catch (const ConfigError& error) {
+        EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("json.exception"))) << text;
+      }
+    }
+  }
 }
 
 }  // namespace
