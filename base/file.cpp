@@ -285,7 +285,12 @@ void remove_quietly(FileSystem& file_system, const fs::path& path) noexcept {
 }
 
 std::string read_file(const fs::path& path, FileSystem& file_system) {
+  constexpr Bytes kMost = 256 * MiB;
   const FileReader file(path, file_system);
+  if (file.size() > kMost)
+    throw ConfigError(fmt::format(
+        "{}: {} bytes are more than the {} of a file that is read at once; is it another file, or damaged?",
+        path.string(), file.size(), kMost));
   std::string content(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(content)));
   return content;

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_reason.h"
 #include "base/json_text.h"
 #include "base/system_error.h"
 #include "engine/checkpoint/refusals.h"
@@ -200,13 +201,17 @@ Manifest parse_manifest(const std::string& text, const fs::path& path) {
   try {
     return parse_undamaged(json, path);
   } catch (const nlohmann::json::exception& error) {
-    report_damage(path, fmt::format("the manifest is malformed ({})", error.what()));
+    report_damage(path, fmt::format("the manifest is malformed ({})", json_reason(error)));
   }
 }
 
 Manifest read_manifest(const fs::path& path, FileSystem& file_system) {
   std::string text;
   try {
+    const Bytes bytes = FileReader(path, file_system).size();
+    if (bytes > JsonBudget().bytes)
+      report_damage(path,
+                    fmt::format("{} bytes are more than a manifest has: the manifest is damaged", bytes));
     text = read_file(path, file_system);
   } catch (const SystemError& error) {
     if (error.is_missing()) report_damage(path, "the manifest is missing");

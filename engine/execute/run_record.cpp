@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_reason.h"
 #include "base/json_text.h"
 
 namespace strata {
@@ -124,7 +125,7 @@ RunRecord parse_run_record(const std::string& text, const std::string& where) {
   try {
     return record_from(parse_json(text, "its text"));
   } catch (const nlohmann::json::exception& error) {
-    throw refuse(error.what());
+    throw refuse(json_reason(error));
   } catch (const ConfigError& error) {
     throw refuse(error.what());
   }

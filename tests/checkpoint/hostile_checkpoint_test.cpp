@@ -2,11 +2,16 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/folder.h"
+#include "base/hash.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/safetensors.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/hostile.h"
 #include "tests/checkpoint/support.h"
+#include "tests/support/damaged_json.h"
 
 namespace strata {
 namespace {
@@ -120,6 +125,54 @@ TEST_F(HostileCheckpoints, TheUsersOwnPathMayBeALink) {
   check_checkpoint_writable(folder_ / "link");
   save(1, folder_ / "link");
   EXPECT_THAT(Folder::named(folder_ / "real").names(), ElementsAre("step-00000001"));
+}
+
+TEST_F(HostileCheckpoints, AManifestWithoutEndIsDamagedAndTheOneBeforeIsTaken) {
+  CheckpointStore(path(), 2).save(model_, bare_progress_at(1), state_.access());
+  CheckpointStore(path(), 2).save(model_, bare_progress_at(2), state_.access());
+  const auto entries = list_checkpoints(FileSystem::real(), path());
+  ASSERT_EQ(entries.size(), 2U);
+  fs::resize_file(entries[0].folder / kManifestName, std::uintmax_t{1} << 40);
+  expect_loaded(1);
+}
+
+/// With its own checksum, so that its values are looked at. Anything but an Error ends the test.
+TEST_F(HostileCheckpoints, AManifestThatIsDamagedInManyWaysIsReadOrRefusedInASentence) {
+  save(1);
+  const auto entries = list_checkpoints(FileSystem::real(), path());
+  const auto whole = nlohmann::json::parse(read_file(entries.at(0).folder / kManifestName));
+  std::mt19937 random(6);
+  for (int i = 0; i < 400; ++i) {
+    nlohmann::json manifest = test::damaged(whole, random);
+    if (manifest.is_object()) {
+      manifest.erase("manifest_xxh3");
+      manifest["manifest_xxh3"] = hex(hash_text(manifest.dump()));
+    }
+    const std::string text = manifest.dump(2) + "\n";
+    try {
+      parse_manifest(text, "manifest.json");
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("json.exception"))) << text;
+    }
+  }
+}
+
+TEST_F(HostileCheckpoints, AHeaderOfTensorsThatIsDamagedInManyWaysIsReadOrRefusedInASentence) {
+  const nlohmann::json whole = {{"__metadata__", {{"format", "pt"}}},
+                                {"a", {{"dtype", "F32"}, {"shape", {2, 2}}, {"data_offsets", {0, 16}}}},
+                                {"b", {{"dtype", "BF16"}, {"shape", {3}}, {"data_offsets", {16, 22}}}}};
+  std::mt19937 random(7);
+  for (int i = 0; i < 150; ++i) {
+    const std::string header = test::damaged(whole, random).dump();
+    const std::uint64_t size = header.size();
+    std::string file(reinterpret_cast<const char*>(&size), sizeof(size));
+    std::ofstream(path() / "x.safetensors", std::ios::binary) << file + header + std::string(22, '\0');
+    try {
+      const SafetensorsReader reader(path() / "x.safetensors");
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("json.exception"))) << header;
+    }
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_reason.h"
 #include "base/topology.h"
 #include "engine/plan/search/machine_document.h"
 
@@ -73,7 +74,7 @@ MachineRates parse_profile(std::string_view text, const std::string& path) {
     check_rates(rates, path);
     return rates;
   } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, error.what()));
+    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, json_reason(error)));
   }
 }
 
