@@ -65,7 +65,7 @@ class Planner:
 
     @staticmethod
     def share(answer):
-        computing = answer["bound"]["compute"] * answer["flops"]["model"] / answer["flops"]["executed"]
+        computing = answer["needs"]["compute"] * answer["flops"]["model"] / answer["flops"]["executed"]
         return computing / answer["certificate"]["planned_seconds"]
 
 

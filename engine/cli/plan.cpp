@@ -200,8 +200,8 @@ int run_plan(const PlanCommand& command) {
     if (command.program) std::cout << stage_heading(plan, model) << print(plan.training.program);
   }
   if (!command.profile.empty())
-    write_profile(command.profile, command.run_file, profiles_of(plans, profile), {});
-  if (!command.trace.empty()) write_planned_trace(command.trace, profiles_of(plans, profile));
+    write_profile(command.profile, command.run_file, profiles_of(plans, config, model, profile), {});
+  if (!command.trace.empty()) write_planned_trace(command.trace, profiles_of(plans, config, model, profile));
   nlohmann::json json = plan_json(plans.front(), rates);
   if (plans.size() > 1) {
     for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));

@@ -7,27 +7,41 @@
 
 #include "base/file.h"
 #include "engine/execute/recorded_step.h"
-#include "engine/plan/search/bound.h"
+#include "engine/plan/search/certificate.h"
+#include "engine/plan/search/needs.h"
+#include "engine/plan/search/planned_run.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/profile/trace.h"
 
 namespace strata {
 
-std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const MachineRates& rates) {
-  std::vector<StepProfile> profiles = planned_profiles(ranks_of(plans), rates);
+std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const RunConfig& config,
+                                     const Model& model, const MachineRates& rates) {
+  const std::vector<RankProgram> ranks = ranks_of(plans);
+  std::vector<StepProfile> profiles = planned_profiles(ranks, rates);
+  const Certificate bound = certify(plans, model, rates);
+  const double seconds = estimate_step(ranks, plans, {}, config.plan.lanes, rates).seconds;
   for (std::size_t p = 0; p < plans.size(); ++p) {
+    profiles[p].seconds = seconds;
     profiles[p].budgets = plans[p].budgets;
-    profiles[p].bound = step_bound(plans[p], rates);
+    profiles[p].bound = bound;
+    profiles[p].needs = step_needs(plans[p], rates);
   }
   return profiles;
 }
 
 std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,
                                      const MachineRates& rates) {
-  std::vector<StepProfile> profiles = planned_profiles(planner.ranks_of(plans), rates);
+  const std::vector<RankProgram> ranks = planner.ranks_of(plans);
+  std::vector<StepProfile> profiles = planned_profiles(ranks, rates);
+  const Certificate bound = certify(plans, planner.models(), rates);
+  const LaneMode lanes = planner.models().front().config->plan.lanes;
+  const double seconds = estimate_step(ranks, {}, plans, lanes, rates).seconds;
   for (std::size_t p = 0; p < profiles.size(); ++p) {
+    profiles[p].seconds = seconds;
     profiles[p].budgets = plans[p].budgets;
-    profiles[p].bound = round_bound(plans[p], rates);
+    profiles[p].bound = bound;
+    profiles[p].needs = round_needs(plans[p], rates);
   }
   return profiles;
 }
@@ -45,6 +59,7 @@ StepProfile measured_beside(const StepProfile& planned, const PlannedProgram& pr
   StepProfile measured = measured_profile(program, recorded);
   measured.budgets = planned.budgets;
   measured.bound = planned.bound;
+  measured.needs = planned.needs;
   return measured;
 }
 

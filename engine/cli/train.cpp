@@ -22,6 +22,8 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/training.h"
 #include "engine/config/describe.h"
+#include "engine/plan/search/certificate.h"
+#include "engine/plan/search/reached_rates.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
@@ -108,8 +110,9 @@ int train(const TrainCommand& command, Job& job) {
   });
   require_one_plan(plans, job.world());
   const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
-  MachineRates rates =
-      measure_machine(*machine.device, *config.train.precision, link_limit(config), host_threads(config));
+  const ProductsOf products{setup.model, config.precision(), plan.strategy.microbatch};
+  MachineRates measured = measure_machine(*machine.device, *config.train.precision, link_limit(config),
+                                          host_threads(config), {&products, 1}, job.world());
   EarlyStep recorded;
   BusyRounds busy;
   std::vector<RoundListener*> recording = {&busy};
@@ -124,9 +127,10 @@ int train(const TrainCommand& command, Job& job) {
                    .make_device_group = job.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
                    .on_failure = [&job](const std::exception& error) { job.tell(error); },
                    .recording = recording});
-  trainer.measure_nvme(rates);
+  trainer.measure_nvme(measured);
 
-  ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0,
+  ProductRate product_rate(measured.flops_per_second);
+  ProgressLine progress(config, plan, product_rate, isatty(STDERR_FILENO) != 0,
                         [&trainer] { return trainer.live(); });
   const LaneStatus::Watch watch(job.status(), [&trainer] { return trainer.describe_lanes(); });
   std::optional<MetricsLog> metrics;
@@ -140,17 +144,17 @@ int train(const TrainCommand& command, Job& job) {
       metrics->say_first("data", data_json(setup.facts));
     }
     if (!config.report.tensorboard.empty()) {
-      listeners.add(curves.emplace(config.report.tensorboard, rates.flops_per_second,
-                                   [&plan] { return step_costs(plan); }));
+      listeners.add(
+          curves.emplace(config.report.tensorboard, product_rate, [&plan] { return step_costs(plan); }));
     }
-    std::cerr << plan_text(plan, setup.model, &rates)
+    std::cerr << plan_text(plan, setup.model, &measured)
               << (config.optimizer.groups.empty() ? "" : policies_text(setup.model)) << "scratch  "
               << scratch_text(machine.scratch) << '\n';
     for (const std::string& warning : setup.warnings) std::cerr << "warning: " << warning << '\n';
     if (const std::string drives = trainer.describe_nvme(); !drives.empty())
       std::cerr << "drives   " << drives << '\n';
-    if (const std::string products = trainer.products().describe(); !products.empty())
-      std::cerr << "products " << products << '\n';
+    if (const std::string chosen = trainer.products().describe(); !chosen.empty())
+      std::cerr << "products " << chosen << '\n';
   }
 
   const TrainResult result = trainer.train(stop_on_signals(), listeners);
@@ -162,17 +166,28 @@ int train(const TrainCommand& command, Job& job) {
   const bool failed = result.interrupted || was_in_vain;
   if (!job.is_first()) return failed ? 1 : 0;
   progress.finish();
-  TrainReport report{plan, result, rates, std::move(ranks), {}, !config.plan.machine.empty()};
-  if (std::optional<StepTimes> measured = busy.mean()) {
-    measured->step = report.median_step_seconds();
-    report.comparison = {simulated_times(plans, report.is_by_profile ? planning : rates), *measured};
+  MachineRates rates = measured;
+  rates.flops_per_second = product_rate.now();
+  rates = reached_rates(std::move(rates), plans, setup.model, step_time(result.steps).seconds);
+  if (recorded.is_there())
+    rates = reached_rates(std::move(rates), plans, setup.model, recorded.get().seconds);
+  TrainReport report{.plan = plan,
+                     .result = result,
+                     .rates = rates,
+                     .bound = certify(plans, setup.model, rates),
+                     .measured = measured,
+                     .ranks = std::move(ranks),
+                     .is_by_profile = !config.plan.machine.empty()};
+  if (std::optional<StepTimes> times = busy.mean()) {
+    times->step = report.median_step_seconds();
+    report.comparison = {simulated_times(plans, report.is_by_profile ? planning : measured), *times};
   }
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
   nlohmann::json json = train_json(report);
   json["data"] = data_json(setup.facts);
   write_json(command.json, json);
   if (recorded.is_there()) {
-    const std::vector<StepProfile> planned = profiles_of(plans, rates);
+    const std::vector<StepProfile> planned = profiles_of(plans, config, setup.model, rates);
     write_profile(command.profile, command.run_file, planned,
                   {measured_beside(planned.front(), plan.training, recorded.get())});
   } else if (!command.profile.empty() && !result.interrupted) {

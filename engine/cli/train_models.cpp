@@ -21,7 +21,9 @@
 #include "engine/cli/training.h"
 #include "engine/execute/run_record.h"
 #include "engine/execute/select.h"
+#include "engine/plan/lower/strategy.h"
 #include "engine/plan/search/joint.h"
+#include "engine/plan/search/reached_rates.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/report/joint_plan_report.h"
 #include "engine/report/models_report.h"
@@ -257,8 +259,12 @@ class ModelsTraining {
   int run() {
     plan();
     const JointPlan& first_plan = of_this_rank(plans_.front());
+    std::vector<ProductsOf> products;
+    for (const std::size_t m : trained_)
+      products.push_back(
+          {models_[m].model, models_[m].config.precision(), microbatch_of_rank(models_[m].config)});
     rates_ = measure_machine(*machine_.device, *first().train.precision, link_limit(first()),
-                             host_threads(first()));
+                             host_threads(first()), products, job_.world());
     std::vector<Trainer::ModelSetup> models;
     std::vector<std::shared_ptr<const Companions>> companions;
     for (const std::size_t m : trained_) {
@@ -280,6 +286,7 @@ class ModelsTraining {
                      .recording = recording,
                      .several = several()});
     trainer.measure_nvme(rates_);
+    product_rate_.emplace(rates_.flops_per_second);
     std::list<Listeners> listeners(trained_.size());
     std::list<MetricsLog> logs;
     std::list<TensorBoardLog> curves;
@@ -302,7 +309,9 @@ class ModelsTraining {
     std::vector<TrainResult> results = trainer.train(stop_on_signals(), of_models);
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     if (table_) table_->finish();
+    rates_.flops_per_second = product_rate_->now();
     if (job_.is_first() && recorded_.is_there()) {
+      rates_ = reached_rates(std::move(rates_), plans_.front(), planner_->models(), recorded_.get().seconds);
       const std::vector<StepProfile> planned = profiles_of(*planner_, plans_.front(), rates_);
       write_profile(command_.profile, command_.run_file, planned,
                     {measured_beside(planned.front(), first_plan.training, recorded_.get())});
@@ -320,7 +329,7 @@ class ModelsTraining {
     };
     if (!own.metrics.empty()) add_log(MetricsLog(own.metrics));
     if (!own.tensorboard.empty()) {
-      listeners.add(curves.emplace_back(own.tensorboard, rates_.flops_per_second, [this, trained] {
+      listeners.add(curves.emplace_back(own.tensorboard, *product_rate_, [this, trained] {
         return step_costs(of_this_rank(plans_.back()), trained);
       }));
     }
@@ -417,6 +426,7 @@ class ModelsTraining {
   std::vector<PreparedModel> models_;
   PreparedMachine machine_;
   MachineRates planning_, rates_;
+  std::optional<ProductRate> product_rate_;  ///< as models' curves count by it
   std::optional<JointPlanner> planner_;
   EarlyStep recorded_;                        ///< of the first plan, if a profile is asked for
   std::deque<std::vector<JointPlan>> plans_;  ///< one after another, each by role

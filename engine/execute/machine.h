@@ -1,18 +1,26 @@
 // What this machine can do, measured in a fraction of a second before training: the denominators of MFU and
-// of the bound.
+// of the bound. What a run then does faster raises them (engine/plan/search/reached_rates.h).
 #pragma once
 
+#include <span>
+
+#include "collectives/communicator.h"
 #include "engine/device/device.h"
-#include "engine/plan/search/bound.h"
+#include "engine/execute/choose_products.h"
+#include "engine/plan/search/rates.h"
 
 namespace strata {
 
-/// FLOPs per second of a large matrix product: the best of three.
+/// FLOPs per second of a large matrix product: the best of a few trials.
 double product_rate(Device& device, const Precision& precision);
 
-/// The best of three each: a large matrix product in `precision` and a large copy in each direction on the
-/// device, and an AdamW update of host memory on `threads` threads. A limited link counts at its limit. If
-/// the cores copy, also what one of them copies.
-MachineRates measure_machine(Device& device, const Precision& precision, const LinkLimit& link, int threads);
+/// The best of a few trials each: matrix products in `precision`, a large one and the largest that passes of
+/// `models` make, a large copy in each direction on the device, and an AdamW update of host memory on
+/// `threads` threads. A limited link counts at its limit. If the cores copy, also what one of them copies.
+///
+/// Every rank of `ranks` calls it, with equal arguments; null is a run of one. All begin each trial together,
+/// so that ranks that share cores share them here as they do in the run, and all get the same rates.
+MachineRates measure_machine(Device& device, const Precision& precision, const LinkLimit& link, int threads,
+                             std::span<const ProductsOf> models = {}, Communicator* ranks = nullptr);
 
 }  // namespace strata

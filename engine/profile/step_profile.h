@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/search/bound.h"
+#include "engine/plan/search/certificate.h"
+#include "engine/plan/search/needs.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/timeline.h"
 
@@ -47,7 +48,9 @@ struct StepProfile {
   std::vector<ProfileSlice> slices = {};                       ///< in program order
   std::vector<BufferLife> lives = {};                          ///< of buffers that are used, in their order
   TierBudgets budgets = {kUnlimited, kUnlimited, kUnlimited};  ///< what the run file lets tiers hold
-  std::optional<StepBound> bound = {};                         ///< on the machine's rates, if they are known
+  // By the machine's rates, if they are known.
+  std::optional<Certificate> bound = {};  ///< what no plan of the run beats
+  std::optional<StepNeeds> needs = {};    ///< what this plan asks of each resource
 
   const Instruction& instruction(std::int32_t number) const {
     return program->instructions[static_cast<std::size_t>(number)];

@@ -83,10 +83,12 @@ nlohmann::json tier_summary(const StepProfile& profile, Tier tier) {
   return summary;
 }
 
-nlohmann::json bound_summary(const StepBound& bound) {
-  return {{"seconds", bound.seconds()}, {"by", bound.binding()}, {"compute", bound.compute},
-          {"h2d", bound.h2d},           {"d2h", bound.d2h},      {"host_memory", bound.host_memory},
-          {"nvme", bound.nvme}};
+nlohmann::json needs_summary(const StepNeeds& needs) {
+  return {{"compute", needs.compute},
+          {"h2d", needs.h2d},
+          {"d2h", needs.d2h},
+          {"host_memory", needs.host_memory},
+          {"nvme", needs.nvme}};
 }
 
 }  // namespace
@@ -109,7 +111,9 @@ nlohmann::json summary_of(const StepProfile& profile) {
   nlohmann::json summary = {
       {"seconds", profile.seconds}, {"lanes", lanes}, {"memory", memory}, {"traffic", traffic}};
   if (!profile.name.empty()) summary["name"] = profile.name;
-  if (profile.bound) summary["bound"] = bound_summary(*profile.bound);
+  if (profile.bound)
+    summary["bound"] = {{"seconds", profile.bound->seconds}, {"by", name_of(profile.bound->binding)}};
+  if (profile.needs) summary["needs"] = needs_summary(*profile.needs);
   return summary;
 }
 

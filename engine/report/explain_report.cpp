@@ -86,11 +86,11 @@ class Explanation {
     line("Its bound is {}, by {}, which no plan of this run beats: it takes {:.2f} times that.",
          seconds_text(advice_.certificate.seconds), words_for(advice_.certificate.binding),
          step.seconds / advice_.certificate.seconds);
-    if (rates_.cores_copy && step.work > step.bound.seconds())
+    if (rates_.cores_copy && step.work > step.needs.longest())
       line("The cores compute, update and copy one after another, which takes {}.", seconds_text(step.work));
-    if (!is_at(std::max(step.work, step.bound.seconds()), step))
+    if (!is_at(std::max(step.work, step.needs.longest()), step))
       line("What is more is waiting: what each lane waits for stands below.");
-    say_resources(step.bound);
+    say_resources(step.needs);
     if (advice_.roomy && advice_.roomy->step.seconds < (1 - kLeastGain) * step.seconds) {
       const Bytes all = advice_.roomy->peaks[static_cast<std::size_t>(Tier::device)];
       line("With memory enough, {} on the device, it would take {}.", format_bytes(all),
@@ -109,16 +109,16 @@ class Explanation {
   std::string_view step_word() const { return input_.is_several ? "A round of all models" : "A step"; }
 
   /// Each by itself, if nothing else took time.
-  void say_resources(const StepBound& bound) {
+  void say_resources(const StepNeeds& needs) {
     std::string text;
     const auto add = [&](std::string_view what, double seconds) {
       if (seconds > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, seconds_text(seconds));
     };
-    add("computing", bound.compute);
-    add("the link to the device", bound.h2d);
-    add("the link to the host", bound.d2h);
-    add("the host's memory", bound.host_memory);
-    add("the drives", bound.nvme);
+    add("computing", needs.compute);
+    add("the link to the device", needs.h2d);
+    add("the link to the host", needs.d2h);
+    add("the host's memory", needs.host_memory);
+    add("the drives", needs.nvme);
     line("By itself each resource would take, for what this plan does: {}.", text);
   }
 
@@ -358,7 +358,7 @@ nlohmann::json explain_json(const Advice& advice, const std::vector<RankUse>& us
   json["now"].erase("effect");
   json["now"]["timeline_seconds"] = advice.now.step.timeline;
   json["now"]["work_seconds"] = advice.now.step.work;
-  json.update(bound_json(advice.now.step.bound));
+  json.update(needs_json(advice.now.step.needs));
   json["certificate"] = certificate_json(advice.certificate, advice.now.step.seconds);
   for (const RankUse& use : uses) json["ranks"].push_back(use_json(use));
   return json;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/plan/search/bound.h"
+#include "engine/plan/search/needs.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress_text.h"
@@ -101,7 +101,7 @@ std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
   line("order    " + order_text(plan));
-  if (rates != nullptr) line("needs    " + bound_text(round_bound(plan, *rates), "round"));
+  if (rates != nullptr) line("needs    " + needs_text(round_needs(plan, *rates), "round"));
   return text;
 }
 
@@ -120,7 +120,7 @@ nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLab
       {"instructions", plan.training.program.instructions.size()},
       {"computing_share", computing_share(plan)}};
   json.update(order_json(plan));
-  if (rates != nullptr) json.update(bound_json(round_bound(plan, *rates)));
+  if (rates != nullptr) json.update(needs_json(round_needs(plan, *rates)));
   return json;
 }
 

@@ -105,22 +105,22 @@ nlohmann::json scratch_json(const std::vector<ScratchPart>& parts) {
   return {{"planned_bytes", total(parts)}, {"parts", by_name}};
 }
 
-std::string bound_text(const StepBound& bound, std::string_view of) {
+std::string needs_text(const StepNeeds& needs, std::string_view of) {
   return fmt::format(
       "{:.3f} s per {} by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory {:.3f}, nvme {:.3f})",
-      bound.seconds(), of, bound.binding(), bound.compute, bound.h2d, bound.d2h, bound.host_memory,
-      bound.nvme);
+      needs.longest(), of, needs.binding(), needs.compute, needs.h2d, needs.d2h, needs.host_memory,
+      needs.nvme);
 }
 
-nlohmann::json bound_json(const StepBound& bound) {
-  return {{"bound_seconds", bound.seconds()},
-          {"bound",
-           {{"by", bound.binding()},
-            {"compute", bound.compute},
-            {"h2d", bound.h2d},
-            {"d2h", bound.d2h},
-            {"host_memory", bound.host_memory},
-            {"nvme", bound.nvme}}}};
+nlohmann::json needs_json(const StepNeeds& needs) {
+  return {{"needs",
+           {{"seconds", needs.longest()},
+            {"by", needs.binding()},
+            {"compute", needs.compute},
+            {"h2d", needs.h2d},
+            {"d2h", needs.d2h},
+            {"host_memory", needs.host_memory},
+            {"nvme", needs.nvme}}}};
 }
 
 /// "saved of 12 blocks: attention; of 4: attention, sum", or what recomputing means.
@@ -176,7 +176,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                    plan.flops.executed));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
-  if (rates != nullptr) line("needs    " + bound_text(step_bound(plan, *rates), "step"));
+  if (rates != nullptr) line("needs    " + needs_text(step_needs(plan, *rates), "step"));
   if (plan.interludes.contains(Interlude::sampling)) line("samples  " + samples_text(plan, rates));
   return text;
 }
@@ -207,7 +207,7 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
   if (plan.strategy.gathers()) {
     json["kept_gathered"] = {{"units", plan.kept_gathered.units}, {"unsent_bytes", plan.kept_gathered.bytes}};
   }
-  if (rates != nullptr) json.update(bound_json(step_bound(plan, *rates)));
+  if (rates != nullptr) json.update(needs_json(step_needs(plan, *rates)));
   if (plan.interludes.contains(Interlude::sampling)) {
     json["samples"] = {{"prompts", plan.strategy.samples.prompts},
                        {"max_length", plan.strategy.samples.longest}};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/device/scratch.h"
-#include "engine/plan/search/bound.h"
+#include "engine/plan/search/needs.h"
 
 namespace strata {
 
@@ -21,8 +21,8 @@ std::string scratch_text(const std::vector<ScratchPart>& parts);
 nlohmann::json scratch_json(const std::vector<ScratchPart>& parts);
 
 /// "0.120 s per step by compute (…)"; `of` is "step", or "round" if a round has steps of several models.
-std::string bound_text(const StepBound& bound, std::string_view of);
-/// {"bound_seconds", "bound": {"by", "compute", …}}.
-nlohmann::json bound_json(const StepBound& bound);
+std::string needs_text(const StepNeeds& needs, std::string_view of);
+/// {"needs": {"seconds", "by", "compute", …}}.
+nlohmann::json needs_json(const StepNeeds& needs);
 
 }  // namespace strata

@@ -20,9 +20,9 @@
 
 namespace strata {
 
-ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates,
-                           bool terminal, std::function<LiveFigures()> live)
-    : config_(config), plan_(plan), rates_(rates), terminal_(terminal) {
+ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, ProductRate& rate, bool terminal,
+                           std::function<LiveFigures()> live)
+    : config_(config), plan_(plan), rate_(rate), said_rate_(rate.now()), terminal_(terminal) {
   if (!terminal_ || !live) return;
   panel_.emplace(panel_plan(plan, std::move(live)));
 }
@@ -78,12 +78,14 @@ void ProgressLine::on_step(const StepReport& report) {
   const std::lock_guard lock(mutex_);
   step_time_.add(report);
   for (const std::string& line : skipped_steps_.lines_of(report)) say(line);
+  const double utilisation = rate_.share(plan_.flops.model, step_time_.seconds());
+  say_rate();
   if (terminal_) {
     if (panel_) panel_->note_loss(report.loss);
-    line_ = line_of(report);
+    line_ = line_of(report, utilisation);
     draw();
   } else if (is_due(report)) {
-    say(line_of(report));
+    say(line_of(report, utilisation));
     unsaid_seconds_ = 0;
   }
 }
@@ -96,7 +98,18 @@ bool ProgressLine::is_due(const StepReport& report) {
          unsaid_seconds_ + step_time_.seconds() > kSecondsPerLine;
 }
 
-std::string ProgressLine::line_of(const StepReport& report) const {
+/// A rate that rises bit by bit is said now and then.
+void ProgressLine::say_rate() {
+  constexpr double kMuchMore = 1.1;
+  if (rate_.now() < kMuchMore * said_rate_) return;
+  said_rate_ = rate_.now();
+  say(
+      fmt::format("the run computes {:.3e} FLOP/s, and products reached {:.3e} as it began: MFU counts by "
+                  "the higher rate",
+                  rate_.now(), rate_.measured()));
+}
+
+std::string ProgressLine::line_of(const StepReport& report, double utilisation) const {
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * step_time_.seconds();
   std::string memory;
   for (const Tier tier : used_tiers(plan_.budgets))
@@ -104,9 +117,8 @@ std::string ProgressLine::line_of(const StepReport& report) const {
   return fmt::format(
       "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
       report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-      static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(),
-      100 * plan_.flops.model / (step_time_.seconds() * rates_.flops_per_second), memory,
-      format_duration(left));
+      static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(), 100 * utilisation,
+      memory, format_duration(left));
 }
 
 void ProgressLine::on_validation(const ValidationPoint& point) {

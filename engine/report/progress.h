@@ -14,6 +14,7 @@
 #include "engine/report/live_block.h"
 #include "engine/report/live_panel.h"
 #include "engine/report/live_ticker.h"
+#include "engine/report/product_rate.h"
 #include "engine/report/progress_text.h"
 #include "engine/report/step_time.h"
 
@@ -27,8 +28,8 @@ class ProgressLine : public TrainListener {
   static constexpr double kSecondsPerLine = 30;
 
   /// `live` is what the run has come to, for the panel; without it there is none. The configuration, the plan
-  /// and the rates must outlive it.
-  ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal,
+  /// and the rate must outlive it; a step that beats the rate raises it, which a line says.
+  ProgressLine(const RunConfig& config, const Plan& plan, ProductRate& rate, bool terminal,
                std::function<LiveFigures()> live = {});
   /// Ends the live line; call before anything else is printed.
   void finish();
@@ -48,11 +49,13 @@ class ProgressLine : public TrainListener {
   void draw();
   void tick(std::optional<char> key);
   bool is_due(const StepReport& report);
-  std::string line_of(const StepReport& report) const;
+  std::string line_of(const StepReport& report, double utilisation) const;
+  void say_rate();
 
   const RunConfig& config_;
   const Plan& plan_;
-  const MachineRates& rates_;
+  ProductRate& rate_;
+  double said_rate_;  ///< the last that the user knows
   bool terminal_;
   SmoothedStepTime step_time_;
   bool begins_ = true;         ///< no step has ended yet

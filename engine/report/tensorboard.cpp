@@ -67,9 +67,8 @@ StepCosts step_costs(const JointPlan& plan, std::size_t model) {
   return costs_of(own, [&](Tier tier) { return own.training.of(tier).live_bytes; });
 }
 
-TensorBoardLog::TensorBoardLog(const std::string& folder, double flops_per_second,
-                               std::function<StepCosts()> costs)
-    : file_(open_file(folder)), flops_per_second_(flops_per_second), costs_(std::move(costs)) {}
+TensorBoardLog::TensorBoardLog(const std::string& folder, ProductRate& rate, std::function<StepCosts()> costs)
+    : file_(open_file(folder)), rate_(rate), costs_(std::move(costs)) {}
 
 /// A full disk must not end a run that could go on, but it must not pass unseen either.
 template <typename Write>
@@ -94,9 +93,10 @@ void TensorBoardLog::begin(std::int64_t finished_steps) {
 void TensorBoardLog::on_step(const StepReport& report) {
   std::vector<Scalar> scalars = scalars_of(step_json(report));
   const StepCosts costs = costs_();
+  step_time_.add(report);
   if (report.seconds > 0) {
     scalars.push_back(scalar("train/tokens_per_second", costs.tokens / report.seconds));
-    scalars.push_back(scalar("train/mfu", costs.model_flops / (report.seconds * flops_per_second_)));
+    scalars.push_back(scalar("train/mfu", rate_.share(costs.model_flops, step_time_.seconds())));
   }
   for (const Tier tier : kTiers) {
     const Bytes bytes = costs.peak_bytes[static_cast<std::size_t>(tier)];

@@ -10,6 +10,8 @@
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/joint.h"
 #include "engine/report/event_file.h"
+#include "engine/report/product_rate.h"
+#include "engine/report/step_time.h"
 
 namespace strata {
 
@@ -27,9 +29,10 @@ StepCosts step_costs(const JointPlan& plan, std::size_t model);
 /// Adds to curves after each step and each validation, and shows samples as texts.
 class TensorBoardLog : public TrainListener {
  public:
-  /// `costs` is asked after each step, as plans change when other models end. Throws ConfigError if the
+  /// `costs` is asked after each step, as plans change when other models end. The rate outlives this; a step
+  /// that beats it raises it. Throws ConfigError if the
   /// folder cannot be written to.
-  TensorBoardLog(const std::string& folder, double flops_per_second, std::function<StepCosts()> costs);
+  TensorBoardLog(const std::string& folder, ProductRate& rate, std::function<StepCosts()> costs);
 
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
@@ -43,7 +46,8 @@ class TensorBoardLog : public TrainListener {
   void add_once(std::int64_t step, const std::vector<Value>& values);
 
   EventFile file_;
-  double flops_per_second_;
+  ProductRate& rate_;
+  SmoothedStepTime step_time_;  ///< by which MFU counts: a single report may come late or early
   std::function<StepCosts()> costs_;
   bool has_begun_ = false, has_trained_ = false, failed_ = false;
 };

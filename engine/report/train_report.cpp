@@ -30,6 +30,24 @@ nlohmann::json scratch(const TrainReport& report) {
   return json;
 }
 
+/// What the run beat of what was measured before it, by more than measuring varies anyway.
+std::string beaten_text(const TrainReport& report) {
+  constexpr double kMore = 1.01;
+  std::string text;
+  const auto add = [&](std::string_view what, double MachineRates::*rate) {
+    const double before = report.measured ? (*report.measured).*rate : 0, now = report.rates.*rate;
+    if (before > 0 && now > kMore * before)
+      text += fmt::format("{}{} {:.3e}, not {:.3e}", text.empty() ? "" : "; ", what, now, before);
+  };
+  add("FLOP/s of products", &MachineRates::flops_per_second);
+  add("bytes/s of the host's memory", &MachineRates::memory_bytes_per_second);
+  add("to the device", &MachineRates::h2d_bytes_per_second);
+  add("to the host", &MachineRates::d2h_bytes_per_second);
+  add("from drives", &MachineRates::nvme_read_bytes_per_second);
+  add("to drives", &MachineRates::nvme_write_bytes_per_second);
+  return text;
+}
+
 /// "0.887 s per step by plan.machine, measured 0.890 (+0.4 %); compute 0.801 s, measured +0.3 %; …".
 std::string comparison_text(const StepComparison& comparison, bool is_by_profile) {
   const auto& [simulated, measured] = comparison;
@@ -93,19 +111,21 @@ std::string summary_text(const TrainReport& report) {
                      result.validation.front().step, result.validation.back().loss,
                      result.validation.back().step));
   }
-  const StepBound bound = step_bound(report.plan, report.rates);
   const StepTime time = step_time(result.steps);
   line(
       fmt::format("speed      {:.0f} tokens/s, {:.3f} s per step (median of {}{}), {:.3f} s of updates after "
                   "the last one",
                   report.tokens_per_second(), time.seconds, time.samples,
                   time.overlapped ? "" : ", its updates included", result.steps.back().drain_seconds));
-  line(fmt::format(
-      "MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s measured); HFU {:.1f} %",
-      100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
-      report.rates.flops_per_second, 100 * report.hfu()));
-  line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", bound.seconds(),
-                   bound.binding(), report.median_step_seconds() / bound.seconds()));
+  const std::string beaten = beaten_text(report);
+  line(fmt::format("MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s{}); HFU {:.1f} %",
+                   100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
+                   report.rates.flops_per_second, beaten.empty() ? " measured" : "", 100 * report.hfu()));
+  if (!beaten.empty())
+    line("rates      the run was faster than the machine was as it began, and its rates count: " + beaten);
+  if (report.bound.seconds > 0)
+    line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", report.bound.seconds,
+                     name_of(report.bound.binding), time.seconds / report.bound.seconds));
   if (report.comparison) line("simulated  " + comparison_text(*report.comparison, report.is_by_profile));
   for (const Tier tier : used_tiers(report.plan.budgets))
     line("memory     " + tier_text(tier_plan(report.plan, tier), result.measured));
@@ -128,7 +148,6 @@ std::string summary_text(const TrainReport& report) {
 
 nlohmann::json train_json(const TrainReport& report) {
   const TrainResult& result = report.result;
-  const StepBound bound = step_bound(report.plan, report.rates);
   nlohmann::json simulated;
   if (report.comparison) {
     simulated = comparison_json(*report.comparison);
@@ -147,13 +166,14 @@ nlohmann::json train_json(const TrainReport& report) {
       {"tokens_per_second", report.tokens_per_second()},
       {"step_seconds", list_of(result.steps, &StepReport::seconds)},
       {"drain_seconds", list_of(result.steps, &StepReport::drain_seconds)},
-      {"bound_seconds", bound.seconds()},
-      {"bound_by", bound.binding()},
+      {"bound_seconds", report.bound.seconds},
+      {"bound_by", name_of(report.bound.binding)},
       {"simulated", simulated},
       {"mfu", report.mfu()},
       {"hfu", report.hfu()},
       {"flops", {{"model", report.plan.flops.model}, {"executed", report.plan.flops.executed}}},
       {"machine", rates_json(report.rates)},
+      {"machine_measured", rates_json(report.measured.value_or(report.rates))},
       {"memory",
        by_tier([&](Tier tier) { return tier_json(tier_plan(report.plan, tier), result.measured); })},
       {"traffic",

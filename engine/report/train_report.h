@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/execute/trainer.h"
-#include "engine/plan/search/bound.h"
+#include "engine/plan/search/certificate.h"
 #include "engine/plan/search/step_times.h"
 
 namespace strata {
@@ -16,8 +16,10 @@ namespace strata {
 struct TrainReport {
   const Plan& plan;
   const TrainResult& result;
-  const MachineRates& rates;
-  std::vector<nlohmann::json> ranks = {};  ///< rank_json() of each
+  const MachineRates& rates;                  ///< none is less than what the run did (reached_rates.h)
+  Certificate bound = {};                     ///< by these rates
+  std::optional<MachineRates> measured = {};  ///< those as the run began
+  std::vector<nlohmann::json> ranks = {};     ///< rank_json() of each
   /// The first rank's; nothing if no step was measured. `is_by_profile`: simulated by plan.machine.
   std::optional<StepComparison> comparison = {};
   bool is_by_profile = false;
@@ -25,8 +27,8 @@ struct TrainReport {
   /// step_time() of the run (engine/report/step_time.h).
   double median_step_seconds() const;
   double tokens_per_second() const;
-  /// Model FLOPs utilisation: model FLOPs per step / (median step time · measured peak). HFU counts executed
-  /// FLOPs.
+  /// Model FLOPs utilisation: model FLOPs per step / (median step time · rate of products). HFU counts
+  /// executed FLOPs.
   double mfu() const;
   double hfu() const;
 };

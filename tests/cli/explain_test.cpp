@@ -67,6 +67,22 @@ TEST_F(Explain, PredictsForAChangeWhatExplainSaysOfTheChangedRun) {
   }
 }
 
+/// The page of a profile, the plan and the explanation grade a step by one bound.
+TEST_F(Explain, HasTheStepAndTheBoundOfThePlanAndOfItsPage) {
+  for (const Arguments& more : {Arguments(), Arguments{"--set", "parallel.pipeline=2"}}) {
+    const Arguments run = with(with({"run.yaml"}, kSlow), more);
+    explain(run);
+    const nlohmann::json explained = figures(), plan = planned(with(run, {"--profile", "profile"}));
+    const nlohmann::json page =
+        nlohmann::json::parse(std::ifstream(path("profile/summary.json")))["planned"][0];
+    EXPECT_EQ(page["bound"]["seconds"], explained["certificate"]["bound_seconds"]);
+    EXPECT_EQ(page["bound"]["by"], explained["certificate"]["by"]);
+    EXPECT_EQ(page["seconds"], explained["now"]["step_seconds"]);
+    EXPECT_EQ(plan["certificate"], explained["certificate"]);
+    EXPECT_GE(page["seconds"], page["bound"]["seconds"]);
+  }
+}
+
 TEST_F(Explain, HasThePeaksAndBytesOfThePlan) {
   explain(with({"run.yaml"}, kSlow));
   const nlohmann::json plan = planned(with({"run.yaml"}, kSlow)), explained = figures();

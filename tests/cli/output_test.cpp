@@ -36,12 +36,26 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
   const nlohmann::json json = report(
       train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
                          "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
-  expect_keys(json, {"loss",         "grad_norm",     "learning_rate", "validation", "samples",
-                     "steps",        "skipped_steps", "interrupted",   "precision",  "tokens_per_second",
-                     "step_seconds", "drain_seconds", "bound_seconds", "bound_by",   "simulated",
-                     "mfu",          "hfu",           "flops",         "machine",    "memory",
-                     "traffic",      "scratch",       "products",      "slow_paths", "differences_from_plan",
-                     "ranks",        "state_hash"});
+  expect_keys(json, {"loss",          "grad_norm",
+                     "learning_rate", "validation",
+                     "samples",       "steps",
+                     "skipped_steps", "interrupted",
+                     "precision",     "tokens_per_second",
+                     "step_seconds",  "drain_seconds",
+                     "bound_seconds", "bound_by",
+                     "simulated",     "mfu",
+                     "hfu",           "flops",
+                     "machine",       "machine_measured",
+                     "memory",        "traffic",
+                     "scratch",       "products",
+                     "slow_paths",    "differences_from_plan",
+                     "ranks",         "state_hash"});
+  EXPECT_LE(json["mfu"], 1);
+  EXPECT_LE(json["hfu"], 1 + 1e-9);
+  EXPECT_GT(json["bound_seconds"], 0);
+  EXPECT_EQ(keys_of(json["machine_measured"]), keys_of(json["machine"]));
+  for (const auto& [rate, measured] : json["machine_measured"].items())
+    EXPECT_GE(json["machine"][rate], measured);
   ASSERT_EQ(json["ranks"].size(), 1U);
   expect_keys(json["ranks"][0], {"memory", "busy_seconds", "differences_from_plan"});
   for (const char* per_step : {"loss", "grad_norm", "learning_rate", "step_seconds", "drain_seconds"}) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <regex>
 
 #include "base/error.h"
@@ -264,6 +265,19 @@ SymbolicState run_in_random_order(const Program& placed, const Rounds& rounds, s
 SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
                                   const SaveSchedule& saves) {
   return run_in_random_order(placed, first_rounds(placed, steps, saves), seed);
+}
+
+MachineRates random_rates(std::mt19937& random) {
+  const auto rate = [&](double least) {
+    return least * std::exp(std::uniform_real_distribution<double>(0, 5)(random));
+  };
+  return {.flops_per_second = rate(1e9),
+          .memory_bytes_per_second = rate(2e8),
+          .h2d_bytes_per_second = rate(1e7),
+          .d2h_bytes_per_second = rate(1e7),
+          .nvme_read_bytes_per_second = rate(1e7),
+          .nvme_write_bytes_per_second = rate(1e7),
+          .cores_copy = random() % 2 == 0};
 }
 
 Bytes persistent_bytes(const Program& program, BufferKind kind) {

@@ -52,6 +52,9 @@ std::string refusal(const RunConfig& config, const Model& model);
 /// `config` with the budgets that a refusal names: "memory.host … (4096 bytes)".
 RunConfig with_named_budgets(RunConfig config, const std::string& refusal);
 
+/// Rates by which computing, links and drives take times of one order of magnitude for tiny models.
+MachineRates random_rates(std::mt19937& random);
+
 /// Those of the buffers of a kind that outlast a step.
 Bytes persistent_bytes(const Program& program, BufferKind kind);
 

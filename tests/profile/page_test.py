@@ -141,7 +141,7 @@ def check_numbers(page, summary):
     equal(page.figures("#figures")["seconds"], [summary["seconds"]], "seconds")
     equal(page.figures("#figures")["to-bound"], [summary["seconds"] / summary["bound"]["seconds"]], "distance to the bound")
     for resource in ("compute", "h2d", "d2h", "host_memory"):
-        equal(page.figures(".bound-table")["bound." + resource], [summary["bound"][resource]], "bound by " + resource)
+        equal(page.figures(".needs-table")["needs." + resource], [summary["needs"][resource]], "needs of " + resource)
     for tier, memory in summary["memory"].items():
         article = f"#peak article[data-tier={tier}]"
         equal(page.figures(article + " .lead"), {"live-peak": [memory["live_peak_bytes"]], "live-peak-at": [memory["live_peak_at_seconds"]],

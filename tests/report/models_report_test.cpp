@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/plan/search/bound.h"
+#include "engine/plan/search/needs.h"
 
 namespace strata {
 namespace {
@@ -293,8 +293,8 @@ TEST_F(JointPlanReport, AsJsonHasThePlanOfEachAndOfAll) {
   EXPECT_EQ(chosen, 1);
   EXPECT_LE(json["computing_seconds"], json["round_seconds"]);
   double compute = 0;
-  for (const auto& model : plan_.models) compute += step_bound(*model, rates_).compute;
-  EXPECT_DOUBLE_EQ(json["bound"]["compute"], compute);
+  for (const auto& model : plan_.models) compute += step_needs(*model, rates_).compute;
+  EXPECT_DOUBLE_EQ(json["needs"]["compute"], compute);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What a run says without a terminal, where lines stay: enough to see that it advances, and no flood.
 #include <gmock/gmock.h>
 
+#include <random>
 #include <sstream>
 
 #include "engine/report/progress.h"
@@ -15,13 +16,14 @@ using ::testing::HasSubstr;
 class ProgressWithoutTerminal : public ::testing::Test {
  protected:
   /// The lines of a run whose steps take `seconds` each.
-  std::vector<std::string> lines_of_steps(const std::vector<double>& seconds) {
+  std::vector<std::string> lines_of_steps(const std::vector<double>& seconds, double flops = 0) {
     RunConfig config;
     config.train.steps = static_cast<std::int64_t>(seconds.size());
     Plan plan;
     plan.training.program.loss_terms = 1000;
-    const MachineRates rates;
-    ProgressLine progress(config, plan, rates, /*terminal=*/false);
+    plan.flops.model = flops;
+    ProductRate rate(1e9);
+    ProgressLine progress(config, plan, rate, /*terminal=*/false);
     ::testing::internal::CaptureStderr();
     for (std::size_t step = 0; step < seconds.size(); ++step) {
       StepReport report;
@@ -51,6 +53,29 @@ TEST_F(ProgressWithoutTerminal, LeavesNoThirtySecondsWithoutALine) {
 
 TEST_F(ProgressWithoutTerminal, IsALinePerStepIfStepsAreLong) {
   EXPECT_EQ(lines_of_steps({40, 40, 40}).size(), 3U);
+}
+
+/// Steps of 4 GFLOPs in 2 s on a machine whose products were measured at 1 GFLOP/s.
+TEST_F(ProgressWithoutTerminal, RaisesARateThatTheRunBeatsAndSaysSo) {
+  EXPECT_THAT(lines_of_steps({2, 2}, 4e9),
+              ElementsAre(HasSubstr("the run computes 2.000e+09 FLOP/s, and products reached 1.000e+09"),
+                          AllOf(HasSubstr("step 1/2"), HasSubstr("MFU 100 %")),
+                          AllOf(HasSubstr("step 2/2"), HasSubstr("MFU 100 %"))));
+}
+
+TEST_F(ProgressWithoutTerminal, NeverShowsMoreThanTheWholeMachine) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> seconds(31, 200);  // a line each
+  std::vector<double> steps(200);
+  for (double& step : steps) step = seconds(random);
+  int shown = 0;
+  for (const std::string& line : lines_of_steps(steps, 1e11)) {
+    if (const std::size_t at = line.find("MFU "); line.starts_with("step ") && at != line.npos) {
+      ++shown;
+      EXPECT_LE(std::stod(line.substr(at + 4)), 100) << line;
+    }
+  }
+  EXPECT_EQ(shown, 200);
 }
 
 TEST_F(ProgressWithoutTerminal, FloodsNoLog) {

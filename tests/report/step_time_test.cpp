@@ -92,15 +92,23 @@ TEST(TrainReport, GradesOverlappedSteps) {
   plan.flops = {.model = 55e9, .executed = 66e9};
   TrainResult result;
   result.steps = steps_of({3}, 70, 55, 20);
-  const MachineRates rates{.flops_per_second = 1e9};
-  const TrainReport report{plan, result, rates};
+  const MachineRates rates{.flops_per_second = 1.2e9, .h2d_bytes_per_second = 2e9};
+  const TrainReport report{.plan = plan,
+                           .result = result,
+                           .rates = rates,
+                           .bound = {.seconds = 50},
+                           .measured = MachineRates{.flops_per_second = 1e9, .h2d_bytes_per_second = 2e9}};
   EXPECT_EQ(report.median_step_seconds(), 55);
   EXPECT_EQ(report.tokens_per_second(), 100);
-  EXPECT_DOUBLE_EQ(report.mfu(), 1);
-  EXPECT_DOUBLE_EQ(report.hfu(), 1.2);
+  EXPECT_DOUBLE_EQ(report.hfu(), 1);
+  EXPECT_DOUBLE_EQ(report.mfu(), 1 / 1.2);
   const std::string text = summary_text(report);
   EXPECT_NE(text.find("100 tokens/s, 55.000 s per step (median of 2)"), std::string::npos) << text;
   EXPECT_NE(text.find("20.000 s of updates after the last one"), std::string::npos) << text;
+  EXPECT_NE(text.find("bound      50.000 s per step by compute; measured / bound = 1.10"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("its rates count: FLOP/s of products 1.200e+09, not 1.000e+09\n"), std::string::npos)
+      << text;
   const nlohmann::json json = train_json(report);
   EXPECT_EQ(json["step_seconds"], nlohmann::json({70, 55, 55}));
   EXPECT_EQ(json["drain_seconds"], nlohmann::json({0, 0, 20}));

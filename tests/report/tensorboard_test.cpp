@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <protozero/pbf_reader.hpp>
+#include <random>
 
 #include "base/error.h"
 #include "base/folder.h"
@@ -119,7 +120,7 @@ StepReport step(std::int64_t number) {
 class TensorBoard : public ::testing::Test {
  protected:
   TensorBoardLog log() {
-    return TensorBoardLog(path(), 1e9, [this] { return costs_; });
+    return TensorBoardLog(path(), rate_, [this] { return costs_; });
   }
   std::string path() const { return folder_ / "new/curves"; }
 
@@ -146,11 +147,26 @@ class TensorBoard : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  ProductRate rate_ = ProductRate(1e9);
   StepCosts costs_ = {.tokens = 1000, .model_flops = 5e7, .peak_bytes = {}, .traffic = {}};
 };
 
 TEST_F(TensorBoard, HasTheChecksumOfRfc3720) {
   EXPECT_EQ(crc_of("123456789"), 0xE3069283U);
+}
+
+TEST_F(TensorBoard, ShowsNoMoreThanTheWholeMachine) {
+  std::mt19937 random(5);
+  TensorBoardLog curves = log();
+  for (std::int64_t number = 0; number < 100; ++number) {
+    StepReport report = step(number);
+    report.seconds = std::uniform_real_distribution<double>(0.001, 0.2)(random);
+    curves.on_step(report);
+  }
+  for (const auto& [number, value] : TensorBoard::curves()["train/mfu"]) {
+    EXPECT_GT(value, 0) << number;
+    EXPECT_LE(value, 1) << number;
+  }
 }
 
 TEST_F(TensorBoard, HasTheStepsFiguresAndThePlans) {
@@ -283,7 +299,7 @@ TEST_F(TensorBoard, ReadsOlderFilesAsFarAsTheyAreWhole) {
 TEST_F(TensorBoard, FollowsALinkThatTheUserNames) {
   std::filesystem::create_directory(folder_ / "there");
   std::filesystem::create_directory_symlink("there", folder_ / "link");
-  const TensorBoardLog log(folder_ / "link", 1e9, [] { return StepCosts(); });
+  const TensorBoardLog log(folder_ / "link", rate_, [] { return StepCosts(); });
   EXPECT_THAT(files_of(folder_ / "there"), SizeIs(1));
 }
 
@@ -291,7 +307,7 @@ TEST_F(TensorBoard, IsRefusedWhereNothingCanBeWritten) {
   std::ofstream(folder_ / "file") << "text";
   const std::string folder = folder_ / "file/curves";
   try {
-    const TensorBoardLog log(folder, 1e9, [] { return StepCosts(); });
+    const TensorBoardLog log(folder, rate_, [] { return StepCosts(); });
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("report.tensorboard"), HasSubstr("file/curves")));

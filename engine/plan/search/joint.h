@@ -62,6 +62,7 @@ class JointPlanner {
                                                const std::string& order = {});
   /// One rank of each role, with what it does by these plans. REQUIRES: they outlive what is returned.
   std::vector<RankProgram> ranks_of(const std::vector<JointPlan>& plans) const;
+  const std::vector<JointModel>& models() const { return models_; }
   /// The number of a rank's role.
   std::size_t role_of(std::int64_t rank) const { return strata::role_of(rank, meshes_, roles_); }
 

@@ -57,12 +57,12 @@ StepEstimate estimate_step(const std::vector<RankProgram>& ranks, const std::vec
     if (lanes == LaneMode::serial)
       step.timeline = std::max(step.timeline, serial_seconds(*rank.program, rates));
   }
-  const auto consider = [&](const StepBound& bound) {
-    if (bound.seconds() > step.bound.seconds()) step.bound = bound;
+  const auto consider = [&](const StepNeeds& needs) {
+    if (needs.longest() > step.needs.longest()) step.needs = needs;
   };
-  for (const Plan& plan : stages) consider(step_bound(plan, rates));
-  for (const JointPlan& plan : roles) consider(round_bound(plan, rates));
-  step.seconds = std::max({step.timeline, step.work, step.bound.seconds()});
+  for (const Plan& plan : stages) consider(step_needs(plan, rates));
+  for (const JointPlan& plan : roles) consider(round_needs(plan, rates));
+  step.seconds = std::max({step.timeline, step.work, step.needs.longest()});
   return step;
 }
 

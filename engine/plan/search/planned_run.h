@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/plan/program/rank_tasks.h"
-#include "engine/plan/search/bound.h"
 #include "engine/plan/search/joint.h"
+#include "engine/plan/search/needs.h"
 #include "engine/plan/search/planner.h"
 
 namespace strata {
@@ -21,7 +21,7 @@ struct StepEstimate {
   /// What a rank does that cannot overlap: if cores copy, all their computing, updates and copies; else the
   /// longest of computing, each link and the drives.
   double work = 0;
-  StepBound bound = {};  ///< of the rank whose bound is the longest
+  StepNeeds needs = {};  ///< of the rank that needs some resource longest
 };
 
 /// REQUIRES: the ranks are of these plans: of one model by stage, or of several by role.

@@ -70,7 +70,7 @@ function show(keepsView) {
   if (!keepsView || end !== view.end) view.reset(end);
   const tiers = page.tiers.filter((tier) => chosen.some((profile) => profile.summary.memory[tier]));
   fill(byId("figures"), figureTiles(chosen, tiers));
-  fill(byId("step-body"), chosen.map((profile) => [laneTable(profile), boundTable(profile)]));
+  fill(byId("step-body"), chosen.map((profile) => [laneTable(profile), needsTable(profile)]));
   fill(byId("memory-charts"), memoryCharts(chosen));
   fill(byId("lanes-charts"), laneCharts(chosen));
   fill(byId("peak-body"), chosen.flatMap((profile) => [chosen.length > 1 ? make("h3", { class: "group" }, profile.group) : null,

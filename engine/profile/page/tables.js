@@ -12,13 +12,11 @@ function figureTiles(profiles, tiers) {
   const bounds = profiles.filter((profile) => profile.summary.bound && profile.summary.bound.seconds > 0);
   if (bounds.length > 0) {
     const lines = bounds.map((profile) => [figure(profile.summary.seconds / profile.summary.bound.seconds, (value) => value.toFixed(2) + " ×", "to-bound"), bounds.length > 1 ? profile.group : ""]);
-    const isLess = bounds.some((profile) => profile.summary.seconds < 0.99 * profile.summary.bound.seconds);
-    tiles.push(tile("Step to bound", lines, isLess ? "less than 1.00 ×: the machine was slower while its rates were measured"
-      : "1.00 × is the least that " + wordsOf(bounds[0].summary.bound.by) + " allows"));
+    tiles.push(tile("Step to bound", lines, "1.00 × is the least that any plan of the run can take, by " + wordsOf(bounds[0].summary.bound.by)));
   }
   tiles.push(tile("Compute busy", labelled((profile) => {
     const lane = profile.summary.lanes.compute;
-    return lane && figure(lane.busy_seconds / profile.summary.seconds, (part) => shareText(part, 1), "compute-busy");
+    return lane && figure(lane.busy_seconds / wholeOf(lane, profile.summary.seconds), (part) => shareText(part, 1), "compute-busy");
   })));
   for (const tier of tiers) {
     const first = profiles.find((profile) => profile.summary.memory[tier]);
@@ -29,6 +27,9 @@ function figureTiles(profiles, tiers) {
   return tiles;
 }
 
+// What a lane's shares are of: a step, or longer where the lane ran on under the next one.
+const wholeOf = (lane, seconds) => Math.max(seconds, lane.busy_seconds + lane.waited_seconds);
+
 // By lane: busy, and what it waited for. Lanes that one has and the other has not are of both.
 function laneTable(profile) {
   const { lanes, seconds } = profile.summary;
@@ -36,11 +37,11 @@ function laneTable(profile) {
     const lane = lanes[name];
     const waits = Object.entries(lane.waited_for).sort((a, b) => b[1] - a[1]);
     const known = waits.reduce((sum, [, waited]) => sum + waited, 0);
-    const whole = Math.max(seconds, lane.busy_seconds + lane.waited_seconds);
+    const whole = wholeOf(lane, seconds);
     const parts = [{ class: "busy", value: lane.busy_seconds, title: "busy " + timeText(lane.busy_seconds) },
       ...waits.map(([operation, waited]) => ({ class: "waiting", colour: "var(--" + workOf(operation) + ")", value: waited, title: "waits for " + operation + " " + timeText(waited) })),
       { class: "waiting", value: lane.waited_seconds - known, title: "idle " + timeText(lane.waited_seconds - known) }];
-    return [name, partsBar(parts, whole), figure(lane.busy_seconds, timeText, "busy"), figure(lane.busy_seconds / seconds, (part) => shareText(part, 1), "busy-share"),
+    return [name, partsBar(parts, whole), figure(lane.busy_seconds, timeText, "busy"), figure(lane.busy_seconds / whole, (part) => shareText(part, 1), "busy-share"),
       figure(lane.waited_seconds, timeText, "waited"),
       make("span", { class: "list" }, waits.slice(0, 4).map(([operation, waited]) => make("span", {}, operation + " ", figure(waited, timeText, "waited-for." + operation)))),
       figure(lane.slices, String, "slices")];
@@ -50,13 +51,15 @@ function laneTable(profile) {
   return box;
 }
 
-function boundTable(profile) {
-  const { bound, seconds } = profile.summary;
-  if (!bound) return null;
-  const resources = ["compute", "h2d", "d2h", "host_memory", "nvme"].filter((name) => bound[name] > 0);
-  const rows = resources.map((name) => [wordsOf(name), partsBar([{ class: name === bound.by.replace(" ", "_") ? "busy" : "waiting", value: bound[name] }], seconds),
-    figure(bound[name], timeText, "bound." + name), figure(bound[name] / seconds, (part) => shareText(part, 1), "bound-share." + name)]);
-  const box = table("The least a step can take, by resource, " + profile.group, ["Resource", "of the step", "At least", "of step"], rows, "bound-table");
+// What each resource would take for this plan if nothing else took time.
+function needsTable(profile) {
+  const { needs, seconds } = profile.summary;
+  if (!needs) return null;
+  const resources = ["compute", "h2d", "d2h", "host_memory", "nvme"].filter((name) => needs[name] > 0);
+  const most = Math.max(...resources.map((name) => needs[name]));
+  const rows = resources.map((name) => [wordsOf(name), partsBar([{ class: needs[name] === most ? "busy" : "waiting", value: needs[name] }], seconds),
+    figure(needs[name], timeText, "needs." + name), figure(needs[name] / seconds, (part) => shareText(part, 1), "needs-share." + name)]);
+  const box = table("What this plan needs of each resource by itself, " + profile.group, ["Resource", "of the step", "At least", "of step"], rows, "needs-table");
   box.dataset.group = profile.group;
   return box;
 }

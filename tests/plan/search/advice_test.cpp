@@ -95,7 +95,7 @@ TEST(Advice, TakesStepsFromTheTimelineOfThePlan) {
   EXPECT_EQ(advice.now.step.timeline,
             simulated_seconds(plan.training.program, plan.training.dependencies, rates));
   EXPECT_EQ(advice.now.step.work, placed_cost(plan.training.program, rates).seconds);
-  EXPECT_GE(advice.now.step.seconds, advice.now.step.bound.seconds());
+  EXPECT_GE(advice.now.step.seconds, advice.now.step.needs.longest());
   EXPECT_EQ(advice.now.tokens, config.train.batch * config.data.sequence_length);
 }
 
@@ -132,8 +132,8 @@ TEST(Advice, ShowsNothingWhereNothingHelps) {
   const Advice advice = advise(input_of({config}, model));
   EXPECT_TRUE(advice.changes.empty());
   EXPECT_GT(advice.planned, 0U);
-  EXPECT_EQ(advice.now.step.bound.binding(), "compute");
-  EXPECT_LT(advice.now.step.seconds, 1.05 * advice.now.step.bound.seconds());
+  EXPECT_EQ(advice.now.step.needs.binding(), "compute");
+  EXPECT_LT(advice.now.step.seconds, 1.05 * advice.now.step.needs.longest());
 }
 
 TEST(Advice, GivesThePlannerBackWhatTheRunFileDecidesBadly) {
@@ -207,8 +207,8 @@ TEST(Advice, TakesBf16ToBeNoFasterWhereNoInstructionsComputeIt) {
   EXPECT_THAT(kinds_of(advise(input)), Contains("train.precision"));
   const auto computing = [&] {
     for (const Prediction& one : advise(input).changes)
-      if (sets(one, "train.precision")) return one.step.bound.compute;
-    return advise(input).now.step.bound.compute;
+      if (sets(one, "train.precision")) return one.step.needs.compute;
+    return advise(input).now.step.needs.compute;
   };
   const double with_instructions = computing();
   input.has_bf16 = false;

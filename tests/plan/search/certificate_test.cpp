@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -37,20 +36,6 @@ Model tiny_gpt2(std::int64_t layers, Rounding rounding = Rounding::none) {
   a.max_positions = 64;
   a.tied_head = true;
   return build_model(a, {}, {}, rounding);
-}
-
-/// Computing, links and drives that take times of one order of magnitude for such models.
-MachineRates random_rates(std::mt19937& random) {
-  const auto rate = [&](double least) {
-    return least * std::exp(std::uniform_real_distribution<double>(0, 5)(random));
-  };
-  return {.flops_per_second = rate(1e9),
-          .memory_bytes_per_second = rate(2e8),
-          .h2d_bytes_per_second = rate(1e7),
-          .d2h_bytes_per_second = rate(1e7),
-          .nvme_read_bytes_per_second = rate(1e7),
-          .nvme_write_bytes_per_second = rate(1e7),
-          .cores_copy = random() % 2 == 0};
 }
 
 /// A run of one rank, and a choice of what its plans may choose.

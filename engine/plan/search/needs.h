@@ -1,0 +1,30 @@
+// What a plan asks of each resource of a machine, from the program's own counts. What no plan of a run beats
+// is its certificate (certificate.h).
+#pragma once
+
+#include <string>
+
+#include "engine/plan/search/joint.h"
+#include "engine/plan/search/planner.h"
+#include "engine/plan/search/rates.h"
+
+namespace strata {
+
+/// Seconds that each resource needs for one step of a plan, if nothing else takes time.
+struct StepNeeds {
+  double compute = 0, h2d = 0, d2h = 0, host_memory = 0, nvme = 0;
+  double longest() const;
+  std::string binding() const;  ///< "compute", "h2d", "d2h", "nvme" or "host memory"
+};
+
+/// compute: executed FLOPs / rate, or what the passes' kernels take if they were measured. h2d, d2h: bytes /
+/// link. host memory: what an update reads and writes per parameter (StateFormat::update_bytes: of AdamW 28
+/// with fp32 p, m and v, 26 with a split master, 20 or 18 with bf16 m and v) plus the bytes of all links, /
+/// DRAM rate. nvme: bytes read / reading rate + bytes written / writing rate, of drives that do one at a
+/// time.
+StepNeeds step_needs(const Plan& plan, const MachineRates& rates);
+
+/// What all models that take part ask of each resource in a round.
+StepNeeds round_needs(const JointPlan& plan, const MachineRates& rates);
+
+}  // namespace strata

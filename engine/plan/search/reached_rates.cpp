@@ -1,0 +1,59 @@
+#include "engine/plan/search/reached_rates.h"
+
+#include <algorithm>
+
+#include "engine/plan/search/certificate.h"
+#include "engine/plan/search/needs.h"
+
+namespace strata {
+namespace {
+
+/// The lengths of what a run needs, each against what it took.
+void raise(MachineRates& rates, const StepNeeds& needs, double seconds) {
+  const auto raise_one = [&](double& rate, double needed) { rate *= std::max(1.0, needed / seconds); };
+  raise_one(rates.flops_per_second, needs.compute);
+  raise_one(rates.h2d_bytes_per_second, needs.h2d);
+  raise_one(rates.d2h_bytes_per_second, needs.d2h);
+  raise_one(rates.memory_bytes_per_second, needs.host_memory);
+  raise_one(rates.nvme_read_bytes_per_second, needs.nvme);
+  raise_one(rates.nvme_write_bytes_per_second, needs.nvme);
+}
+
+void raise_all(MachineRates& rates, double bound, double seconds) {
+  const double times = bound / seconds;
+  if (times <= 1) return;
+  for (double MachineRates::*rate :
+       {&MachineRates::flops_per_second, &MachineRates::memory_bytes_per_second,
+        &MachineRates::h2d_bytes_per_second, &MachineRates::d2h_bytes_per_second,
+        &MachineRates::nvme_read_bytes_per_second, &MachineRates::nvme_write_bytes_per_second,
+        &MachineRates::copy_bytes_per_second})
+    rates.*rate *= times;
+  rates.kernels.speed_up(times);
+}
+
+/// By the FLOPs of the mathematics, too, of which a rank may execute less than its part.
+StepNeeds needs_of(const Plan& plan, const MachineRates& rates) {
+  StepNeeds needs = step_needs(plan, rates);
+  needs.compute = std::max(needs.compute, plan.flops.model / rates.flops_per_second);
+  return needs;
+}
+
+}  // namespace
+
+MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& stages, const Model& model,
+                           double seconds) {
+  if (seconds <= 0) return rates;
+  for (const Plan& plan : stages) raise(rates, needs_of(plan, rates), seconds);
+  raise_all(rates, certify(stages, model, rates).seconds, seconds);
+  return rates;
+}
+
+MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& roles,
+                           const std::vector<JointModel>& models, double seconds) {
+  if (seconds <= 0) return rates;
+  for (const JointPlan& plan : roles) raise(rates, round_needs(plan, rates), seconds);
+  raise_all(rates, certify(roles, models, rates).seconds, seconds);
+  return rates;
+}
+
+}  // namespace strata

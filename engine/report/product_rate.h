@@ -1,0 +1,24 @@
+// The rate of products of a machine while a run goes on, by which all that watches the run counts what it
+// uses. One thread.
+#pragma once
+
+namespace strata {
+
+/// As measured before the run, until the run computes faster.
+class ProductRate {
+ public:
+  /// In FLOP/s.
+  explicit ProductRate(double measured) : measured_(measured), now_(measured) {}
+
+  /// The share of the machine's products that so many FLOPs in so many seconds are: from 0 to 1. A rate that
+  /// they beat rises to theirs. 0 if `seconds` or the rate is 0.
+  double share(double flops, double seconds);
+
+  double measured() const { return measured_; }
+  double now() const { return now_; }
+
+ private:
+  double measured_, now_;
+};
+
+}  // namespace strata
