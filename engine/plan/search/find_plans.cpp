@@ -38,7 +38,7 @@ std::optional<std::vector<Plan>> find_plans(const RunConfig& config, const Model
   std::vector<Plan> plans;
   for (CheapestSearch& search : searches) {
     Shortage shortage;
-    std::optional<Placement> best = search.find(config, shortage);
+    std::optional<Placement> best = search.find_with_less(config, shortage);
     if (!best) return std::nullopt;
     plans.push_back(finish(std::move(*best), config, model));
   }

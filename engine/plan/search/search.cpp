@@ -8,7 +8,10 @@
 
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/passes/residency.h"
+#include "engine/plan/search/certificate.h"
+#include "engine/plan/search/finish.h"
 #include "engine/plan/search/step_cost.h"
+#include "engine/plan/search/tier_fit.h"
 #include "engine/plan/search/timeline.h"
 
 namespace strata {
@@ -102,6 +105,7 @@ void with_and_without_delay(Strategy strategy, const Consider& consider) {
 /// Instructions that the search places to compare choices by their timelines, and how many choices that are
 /// at least and at most: planning stays in proportion to a program.
 constexpr std::size_t kPlacedInstructions = 20'000, kLeastPlaced = 1, kMostPlaced = 16;
+constexpr double kAny = std::numeric_limits<double>::infinity();
 /// A step that takes so much longer than the next choice can is worth another try beyond them.
 constexpr double kPoor = 1.3;
 /// A step that is not shorter by more than that is not better: it is within the error of rates, and cheaper
@@ -225,7 +229,7 @@ Strategy base_strategy(const RunConfig& config, const Model& model, std::int32_t
 
 CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates,
                                std::int32_t stage)
-    : model_(&model), rates_(rates) {
+    : model_(&model), rates_(rates), stage_(stage) {
   for (Choice& choice : choices(model, base_strategy(config, model, stage), config, rates))
     candidates_.push_back({choice.cost.seconds, choice.cost.computing,
                            PlacementSearch(model, std::move(choice.strategy), rates)});
@@ -237,11 +241,45 @@ double CheapestSearch::seconds_of(const Program& placed) const {
 }
 
 std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
+  std::optional<TimedPlacement> found = find_timed(config, shortage, kAny);
+  if (!found) return std::nullopt;
+  return std::move(found->placement);
+}
+
+double CheapestSearch::least_seconds(const RunConfig& config, const Strategy& strategy) const {
+  if (strategy.mesh.ranks() > 1) return least_pass_seconds(*model_, strategy, rates_);
+  return certify(facts_of(*model_, strategy, rates_), budgets_of(config.memory), rates_).seconds;
+}
+
+std::optional<Placement> CheapestSearch::find_with_less(const RunConfig& config, Shortage& shortage) {
+  std::optional<TimedPlacement> best = find_timed(config, shortage, kAny);
+  if (!best) return std::nullopt;
+  RunConfig less = config;
+  Bytes& device = less.memory.device;
+  // Budgets that hold the plan anyway find it again.
+  const Bytes held = std::max<Bytes>(peak_of(best->placement.training, Tier::device), 9);
+  while (device >= held) device = smaller(device);
+  constexpr std::size_t kMostSmaller = 3;
+  std::size_t tries = std::min(tries_of(best->placement), kMostSmaller);
+  for (; tries > 0; --tries, device = smaller(device)) {
+    if (least_seconds(less, best->placement.strategy) >= kGain * best->seconds) break;
+    CheapestSearch search(less, *model_, rates_, stage_);
+    if (search.candidates_.empty()) break;
+    Shortage unused;
+    std::optional<TimedPlacement> found = search.find_timed(less, unused, best->seconds);
+    if (found && found->seconds < best->seconds) best = std::move(found);
+  }
+  return std::move(best->placement);
+}
+
+std::optional<TimedPlacement> CheapestSearch::find_timed(const RunConfig& config, Shortage& shortage,
+                                                         double longest) {
   const auto seconds = [&](const Program& program) { return seconds_of(program); };
   std::map<Order, TimedPlacement> found_of;
   TimedPlacement* best = nullptr;  // of these
   std::size_t placed = 0;
   for (Candidate& candidate : candidates_) {
+    if (candidate.seconds >= longest) break;  // they are in the order of their seconds
     if (best && candidate.computing >= kGain * best->seconds) continue;  // placing it can only add to it
     if (best && placed >= choices_to_place(best->placement.training.instructions.size()) &&
         best->seconds <= kPoor * candidate.seconds)
@@ -277,7 +315,7 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
       if (found.seconds < kGain * best->seconds) best = &found;
     }
   }
-  return std::move(best->placement);
+  return std::move(*best);
 }
 
 void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& config) const {

@@ -21,7 +21,19 @@ class CheapestSearch {
   /// beyond the device lack, if it is they. REQUIRES: `config` is the one given but for their budgets.
   std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
 
+  /// What find() finds, or what it finds with smaller budgets of the device, if a step is shorter so: what
+  /// fits less fits more, and a search meets other choices with another budget. Looks at smaller(device),
+  /// what is smaller() than that, and so on, a few times, while one of them can be better by more than 1 %
+  /// and programs are short enough.
+  std::optional<Placement> find_with_less(const RunConfig& config, Shortage& shortage);
+  /// Eight ninths: a search with an eighth more looks at this budget, too.
+  static constexpr Bytes smaller(Bytes device) { return device - device / 9; }
+
  private:
+  /// Leaves out choices that take no less than `longest` seconds before they are placed.
+  std::optional<TimedPlacement> find_timed(const RunConfig& config, Shortage& shortage, double longest);
+  /// What no step takes less than within these budgets.
+  double least_seconds(const RunConfig& config, const Strategy& strategy) const;
   /// What a step of a placed program takes.
   double seconds_of(const Program& placed) const;
   /// Makes `best` one that saves another number of activations beside as much state on the device, if a step
@@ -35,6 +47,7 @@ class CheapestSearch {
   };
   const Model* model_;
   MachineRates rates_;
+  std::int32_t stage_;
   std::vector<Candidate> candidates_;  ///< the cheapest first
 };
 

@@ -72,7 +72,7 @@ SimulatedRun simulate(const AdviceInput& input) {
     value += more;
     if (&value == &faster.flops_per_second) faster.kernels.speed_up(1 + kMoreOfEach);
     const double step = estimate_step(run.ranks, run.stages, run.roles, first.plan.lanes, faster).seconds;
-    result.sensitivities.push_back({rate.key, rate.unit, more / rate.in_unit, now - step});
+    result.sensitivities.push_back({rate.key, rate.unit, more / rate.in_unit, std::max(0.0, now - step)});
   }
 
   std::vector<Budget> budgets;
@@ -92,7 +92,8 @@ SimulatedRun simulate(const AdviceInput& input) {
   });
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     const double more = kMoreOfEach * static_cast<double>(budgets[b].now) / static_cast<double>(GiB);
-    if (steps[b]) result.sensitivities.push_back({budgets[b].key, "GiB", more, now - *steps[b]});
+    if (steps[b])
+      result.sensitivities.push_back({budgets[b].key, "GiB", more, std::max(0.0, now - *steps[b])});
   }
   std::ranges::stable_sort(result.sensitivities, std::greater(), &Sensitivity::saved);
   return result;

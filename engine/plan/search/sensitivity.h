@@ -16,13 +16,14 @@ struct Sensitivity {
   std::string resource;  ///< a budget's key, or a rate's of a profile
   std::string unit;      ///< "GiB", "GB/s" or "TFLOP/s"
   double more = 0;       ///< kMoreOfEach of it, in that unit
-  double saved = 0;      ///< seconds of a step; less than nothing if it gets longer
+  double saved = 0;      ///< seconds of a step
 
   double saved_per_unit() const { return saved / more; }
 };
 
 /// A run as it is planned, and what would change its step: a larger budget by planning the run again with it,
-/// a faster link by the same plan.
+/// a faster link by the same plan. The plan as it is does with more of anything, so nothing saves less than
+/// 0.
 struct SimulatedRun {
   PlannedRun run;
   MachineRates rates;
