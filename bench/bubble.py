@@ -23,7 +23,7 @@ def run_of(arguments):
         "model": {"architecture": "llama",
                   "config": {"vocab_size": 256, "hidden_size": 256, "num_hidden_layers": 2 * arguments.stages, "num_attention_heads": 4,
                              "num_key_value_heads": 4, "intermediate_size": 704, "max_position_embeddings": 256}},
-        "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": 256},
+        "checkpoint": "none", "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": 256},
         "train": {"steps": arguments.steps, "batch": arguments.microbatches, "microbatch": 1, "precision": "fp32", "threads": 1,
                   "recompute": "none"},
         "parallel": {"pipeline": arguments.stages},

@@ -60,7 +60,7 @@ def record(arguments, metrics):
     settings = [f"memory.nvme.path={arguments.folder}", f"report.metrics={metrics}", *arguments.set]
     if arguments.limit:
         settings.append(f"memory.nvme.limit={{read: {arguments.limit}, write: {arguments.limit}}}")
-    command = [arguments.strata, "train", arguments.run_file, "--fresh", "--json", "-"]
+    command = [arguments.strata, "train", arguments.run_file, "--set", "checkpoint=none", "--json", "-"]
     process = subprocess.Popen(command + [word for each in settings for word in ("--set", each)], stdout=subprocess.PIPE, text=True)
     samples, start = [], time.monotonic()
     while process.poll() is None:

@@ -74,7 +74,7 @@ def run_of(case, arguments, memory):
     architecture, config = MODELS[case["model"]]
     return {
         "model": {"architecture": architecture, "config": config},
-        "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": case["sequence"]},
+        "checkpoint": "none", "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": case["sequence"]},
         "train": {"steps": arguments.steps, "batch": arguments.batch, "microbatch": 1, "precision": case["precision"],
                   "recompute": case["recompute"]},
         "optimizer": {"lr": 1e-4, "master": case["master"], "moments": case["moments"], "schedule": {"warmup": 1}},

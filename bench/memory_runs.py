@@ -44,7 +44,7 @@ def train(strata, run, ranks):
     words, environment = mpirun.launch(ranks) if ranks > 1 else ([], os.environ)
     with tempfile.TemporaryDirectory() as folder:
         file, report = write(folder, run)
-        process = subprocess.Popen([*words, strata, "train", file, "--fresh", "--json", report], stdout=subprocess.DEVNULL,
+        process = subprocess.Popen([*words, strata, "train", file, "--set", "checkpoint=none", "--json", report], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, text=True, env=environment)
         output = Output(process.stderr, run["train"]["steps"])
         rss = watch(process, output, pathlib.Path(strata).resolve())

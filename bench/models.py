@@ -61,7 +61,7 @@ class Strata:
         """The report of a command that must succeed."""
         file, report = self.folder / "run.yaml", self.folder / "report.json"
         file.write_text(json.dumps(run))
-        words = [self.arguments.strata, command, str(file), "--json", str(report)] + ["--fresh"] * (command == "train")
+        words = [self.arguments.strata, command, str(file), "--json", str(report)]
         process = subprocess.run(words + [word for each in self.arguments.set for word in ("--set", each)], capture_output=True, text=True)
         if process.returncode != 0:
             sys.exit(f"{process.stderr}\n{' '.join(words)} ended with status {process.returncode}")
@@ -74,7 +74,7 @@ def resident(arguments):
         "model": {"architecture": "gpt2",
                   "config": {"vocab_size": 256, "n_positions": arguments.sequence, "n_embd": arguments.hidden,
                              "n_layer": arguments.layers, "n_head": arguments.heads}},
-        "data": {"path": ["/usr/share/common-licenses/*"], "tokenizer": "bytes", "sequence_length": arguments.sequence},
+        "checkpoint": "none", "data": {"path": ["/usr/share/common-licenses/*"], "tokenizer": "bytes", "sequence_length": arguments.sequence},
         "train": {"steps": arguments.steps, "batch": arguments.batches[0], "microbatch": arguments.microbatch, "precision": "fp32",
                   "recompute": arguments.recompute},
         "optimizer": {"type": "sgd", "lr": RATES[0], "weight_decay": 0, "clip_norm": 0},

@@ -23,7 +23,7 @@ def train(ranks, run, strata=ROOT / "build/strata"):
         file, report = pathlib.Path(folder) / "run.yaml", pathlib.Path(folder) / "report.json"
         file.write_text(json.dumps(run))
         words, environment = launch(ranks)
-        words += [str(strata), "train", str(file), "--fresh", "--json", str(report)]
+        words += [str(strata), "train", str(file), "--set", "checkpoint=none", "--json", str(report)]
         process = subprocess.run(words, capture_output=True, text=True, env=environment)
         if process.returncode != 0:
             sys.exit(process.stderr)

@@ -31,7 +31,7 @@ def train(arguments, batch, host, steps):
         settings["memory.placement.optimizer_state"] = arguments.optimizer_state
         if arguments.limit:
             settings["memory.nvme.limit"] = f"{{read: {arguments.limit}, write: {arguments.limit}}}"
-    command = [arguments.strata, "train", arguments.run_file, "--fresh", "--json", "-"]
+    command = [arguments.strata, "train", arguments.run_file, "--set", "checkpoint=none", "--json", "-"]
     for key, value in {**settings, **dict(pair.split("=", 1) for pair in arguments.set)}.items():
         command += ["--set", f"{key}={value}"]
     process = subprocess.run(command, capture_output=True, text=True)

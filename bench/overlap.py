@@ -21,7 +21,7 @@ def run_of(arguments):
         "model": {"architecture": "llama",
                   "config": {"vocab_size": 256, "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 16,
                              "num_key_value_heads": 16, "intermediate_size": 2816, "max_position_embeddings": 1024}},
-        "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": 1024},
+        "checkpoint": "none", "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": 1024},
         "train": {"steps": arguments.steps, "batch": arguments.microbatches, "microbatch": 1, "precision": "fp32", "threads": 1,
                   "recompute": "none"},
         "parallel": {"tensor": 2},

@@ -56,7 +56,7 @@ def run_of(case, device, arguments, profile=None):
     (architecture, config), batch, sequence = MODELS[case["model"]]
     run = {
         "model": {"architecture": architecture, "config": config},
-        "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": sequence},
+        "checkpoint": "none", "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": sequence},
         "train": {"steps": arguments.steps, "batch": batch, "microbatch": batch // 4, "precision": "bf16", "recompute": case["recompute"]},
         "optimizer": {"lr": 1e-4, "schedule": {"warmup": 1}},
         "parallel": {"data": case["ranks"]},

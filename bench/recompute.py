@@ -39,6 +39,7 @@ def run_of(model, device, profile, arguments):
     architecture, config = MODELS[model]
     run = {
         "model": {"architecture": architecture, "config": config},
+        "checkpoint": {"path": ""},  # older builds know no other word for none
         "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": 512},
         "train": {"steps": arguments.steps, "batch": 8, "microbatch": 2, "precision": arguments.precision, "threads": 2},
         "optimizer": {"lr": 1e-4, "schedule": {"warmup": 1}},

@@ -29,7 +29,7 @@ from memory_design import llama
 MODEL = llama(256, 6, 8, 4, 704)
 BASE = {
     "model": {"architecture": MODEL[0], "config": MODEL[1]},
-    "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": 128},
+    "checkpoint": "none", "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": 128},
     "train": {"batch": 16, "precision": "bf16"},
     "optimizer": {"lr": 1e-4},
     "memory": {"device": "24MiB", "host": "2GiB"},

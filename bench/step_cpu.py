@@ -49,7 +49,7 @@ def strata_seconds(arguments):
     def of_run(steps):
         settings = {"train.steps": steps, "train.batch": arguments.microbatch, "train.microbatch": arguments.microbatch,
                     "train.threads": 1, "train.precision": arguments.precision, "optimizer.schedule.warmup": 0,
-                    "memory.device": "unlimited", "memory.host": "8GiB"}
+                    "memory.device": "unlimited", "memory.host": "8GiB", "checkpoint": "none"}
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         return run([arguments.strata, "train", str(ROOT / "examples/gpt2-124m.yaml"), *sets, "--json", "-"])[1]
     return (of_run(3) - of_run(1)) / 2

@@ -30,7 +30,7 @@ def report_of(strata, run, ranks):
     with tempfile.TemporaryDirectory() as folder:
         file, report = pathlib.Path(folder) / "run.yaml", pathlib.Path(folder) / "report.json"
         file.write_text(json.dumps(run))
-        process = subprocess.run([*words, strata, "train", file, "--fresh", "--json", report], capture_output=True, text=True, env=environment)
+        process = subprocess.run([*words, strata, "train", file, "--set", "checkpoint=none", "--json", report], capture_output=True, text=True, env=environment)
         if process.returncode != 0:
             sys.exit(f"{process.stderr}\n{json.dumps(run)}")
         return json.loads(report.read_text())

@@ -25,7 +25,7 @@ def run_of(arguments):
                   "config": {"vocab_size": 256, "hidden_size": arguments.hidden, "num_hidden_layers": arguments.layers,
                              "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 3 * arguments.hidden,
                              "max_position_embeddings": 256}},
-        "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": arguments.sequence},
+        "checkpoint": "none", "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": arguments.sequence},
         "train": {"steps": arguments.steps, "batch": 4, "microbatch": 1, "precision": "fp32"},
         "memory": {"device": arguments.device},
     }

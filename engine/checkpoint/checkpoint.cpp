@@ -164,6 +164,17 @@ std::unique_ptr<FolderLock> lock_checkpoints(const fs::path& path, const std::st
   }
 }
 
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path);  // without it a path of which nothing is there stays relative
+  fs::path whole = fs::weakly_canonical(absolute, error);
+  return error ? absolute.lexically_normal() : whole;
+}
+
+std::string seen_from(const fs::path& path, const fs::path& run_file) {
+  return resolved(run_file).lexically_relative(resolved(path)).string();
+}
+
 CheckpointStore::CheckpointStore(fs::path path, std::int64_t keep, FileSystem& file_system,
                                  Communicator* ranks)
     : path_(std::move(path)),
@@ -193,6 +204,23 @@ void CheckpointStore::remove_leftovers() {
       try_to(fmt::format("what is left of an unfinished checkpoint stays in {}", folder.string()),
              [&] { file_system_.remove_all(folder); });
     }
+  });
+}
+
+void CheckpointStore::set_aside_all() {
+  on_first_rank(ranks_, [&] {
+    const std::vector<fs::path> folders = checkpoint_folders(file_system_, path_);
+    if (folders.empty()) return;
+    const fs::path aside = set_aside_name(file_system_, path_);
+    file_system_.create_folder(aside);
+    for (const fs::path& folder : folders) file_system_.rename(folder, aside / folder.filename());
+    file_system_.sync_folder(aside);
+    file_system_.sync_folder(path_);
+    known_.reset();
+    warnings_.push_back(
+        fmt::format("--fresh: what was trained before, up to {}, is kept in {}; remove it when it is "
+                    "not needed",
+                    folders.front().filename().string(), aside.string()));
   });
 }
 
@@ -285,6 +313,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
   manifest.adapter = model.adapter;
   if (base_) manifest.base = base_->identity;
   manifest.rule = model.rule();
+  manifest.run_file = run_file_;
   manifest.generation = decided.at("generation");
   return std::make_unique<CheckpointWriter>(
       file_system_, model, std::move(units),
@@ -298,6 +327,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
 
 void CheckpointStore::finish(std::unique_ptr<CheckpointWriter> checkpoint, const Progress& progress) {
   CheckpointEntry saved = checkpoint->finish(progress);
+  newest_ = saved.folder;
   on_first_rank(ranks_, [&] {
     known().insert(known().begin(), std::move(saved));
     remove_old();
@@ -389,6 +419,7 @@ std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model,
                     word_of(open->manifest.base->frozen_as), word_of(base_->identity.frozen_as)));
   }
   on_every_rank(ranks_, [&] { read_state(open->state, model, state); });
+  newest_ = open->folder;
   return std::move(*open);
 }
 

@@ -37,6 +37,12 @@ void check_checkpoint_writable(const std::filesystem::path& path,
 std::unique_ptr<FolderLock> lock_checkpoints(const std::filesystem::path& path, const std::string& name,
                                              FileSystem& file_system, std::vector<std::string>& warnings);
 
+/// The path from the root on, through links as far as they can be followed.
+std::filesystem::path resolved(const std::filesystem::path& path);
+/// How checkpoints in the folder `path` name a run file: by its path from there on, so that both may move
+/// together.
+std::string seen_from(const std::filesystem::path& path, const std::filesystem::path& run_file);
+
 struct LoadedCheckpoint {
   Progress progress;
   std::filesystem::path folder;
@@ -64,11 +70,18 @@ class CheckpointStore {
   /// calls it, if the model has adapters, before it saves or loads; who reads no more than adapters need not.
   void set_base(BaseWeights base) { base_ = std::move(base); }
 
+  /// What checkpoints say of whose they are from now on: the run file as seen_from() gives it, or nothing.
+  void set_run_file(std::string run_file) { run_file_ = std::move(run_file); }
+
   /// Keeps other runs out of the folder for the store's life, as lock_checkpoints() does. Rank 0 locks for
   /// all.
   void lock();
   /// Removes what saves of a dead run left unfinished. Call once at the start.
   void remove_leftovers();
+
+  /// Moves all checkpoints, damaged ones too, into a folder of their own there, and says so in a warning: a
+  /// run that begins anew neither loads nor removes them. Throws IoError.
+  void set_aside_all();
 
   /// What `saves` more checkpoints of that state take beside those that are there; rank 0 is told. So it
   /// looks at those, and throws what load_newest() throws if one is of an unknown version or cannot be read.
@@ -99,6 +112,9 @@ class CheckpointStore {
   /// Renames the checkpoints that load_newest() has skipped, so that they are out of the way and kept.
   void set_aside_damaged();
 
+  /// The checkpoint that was saved or loaded last; empty: none was.
+  const std::filesystem::path& newest() const { return newest_; }
+
   /// What the calls since the last time met that ends no run, a sentence each; on rank 0.
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 
@@ -120,6 +136,8 @@ class CheckpointStore {
   std::unique_ptr<FolderLock> lock_;
   std::shared_ptr<const Companions> companions_;
   std::optional<BaseWeights> base_;
+  std::string run_file_;
+  std::filesystem::path newest_;
   Bytes bytes_of_one_ = 0;
   std::int64_t next_generation_ = 0;  ///< none is ever used twice
   std::vector<std::string> warnings_;

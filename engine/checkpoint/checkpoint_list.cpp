@@ -85,6 +85,12 @@ std::vector<CheckpointEntry> list_checkpoints(FileSystem& file_system, const fs:
   return entries;
 }
 
+std::vector<fs::path> checkpoint_folders(FileSystem& file_system, const fs::path& path) {
+  std::vector<fs::path> folders = list(file_system, path, is_checkpoint_name);
+  std::ranges::reverse(folders);
+  return folders;
+}
+
 std::vector<fs::path> list_leftovers(FileSystem& file_system, const fs::path& path) {
   return list(file_system, path, is_leftover_name);
 }
@@ -110,6 +116,10 @@ fs::path new_checkpoint_name(FileSystem& file_system, const fs::path& path, std:
   return free_name(path / fmt::format("step-{:08}", step), [&](const fs::path& name) {
     return file_system.exists(name) || file_system.exists(temporary_name(name));
   });
+}
+
+fs::path set_aside_name(FileSystem& file_system, const fs::path& path) {
+  return free_name(path / "set-aside", [&](const fs::path& name) { return file_system.exists(name); });
 }
 
 fs::path damaged_name(FileSystem& file_system, const fs::path& folder) {

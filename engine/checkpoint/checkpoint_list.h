@@ -1,6 +1,7 @@
 // The checkpoints in a folder, and the names that tell them from whatever else a user keeps there:
 // step-00000100, or step-00000100-2 if that was taken; step-00000100.tmp while it is written, or once it
-// is being removed; step-00000100.damaged if it was set aside. Used by one thread.
+// is being removed; step-00000100.damaged if it is damaged and was renamed; set-aside, which keeps what
+// --fresh found. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,10 @@ bool is_of_checkpoint(std::string_view name);
 /// if a manifest cannot be read: it may be that of the newest one; and UnknownVersionError.
 std::vector<CheckpointEntry> list_checkpoints(FileSystem& file_system, const std::filesystem::path& path);
 
+/// The folders alone, without a look into them, those of the most steps first.
+std::vector<std::filesystem::path> checkpoint_folders(FileSystem& file_system,
+                                                      const std::filesystem::path& path);
+
 /// What saves and removals of dead runs left.
 std::vector<std::filesystem::path> list_leftovers(FileSystem& file_system, const std::filesystem::path& path);
 
@@ -42,6 +47,9 @@ std::filesystem::path temporary_name(const std::filesystem::path& folder);
 /// For the checkpoint after `step` steps; nothing has this name, nor its temporary one.
 std::filesystem::path new_checkpoint_name(FileSystem& file_system, const std::filesystem::path& path,
                                           std::int64_t step);
+/// For the folder that keeps an earlier run's checkpoints: set-aside, or set-aside-2 and so on. Nothing has
+/// this name.
+std::filesystem::path set_aside_name(FileSystem& file_system, const std::filesystem::path& path);
 /// For a damaged checkpoint; nothing has this name.
 std::filesystem::path damaged_name(FileSystem& file_system, const std::filesystem::path& folder);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/finite.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/stored_state.h"
@@ -22,6 +23,12 @@ std::vector<TensorToWrite> tensors_to_write(const Model& model, const std::vecto
     tensors.insert(tensors.end(), of_unit.begin(), of_unit.end());
   }
   return tensors;
+}
+
+/// Weights that are spoilt must not take the place of those that are not.
+void require_finite(std::span<const float> values, const std::string& tensor) {
+  if (const auto at = first_not_finite(values))
+    throw NotFiniteError(fmt::format("{} has become {}", tensor, values[static_cast<std::size_t>(*at)]));
 }
 
 }  // namespace
@@ -109,8 +116,10 @@ void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadStat
     for (const TensorPiece& piece : pieces_in(model_.units[next.unit], next.range)) {
       if (piece.tensor->is_copy) continue;
       for (std::int64_t done = 0; done < piece.count(); done += kLargestRead) {
-        files_[static_cast<std::size_t>(kind)]->write(
-            read(piece.at + done, std::min(kLargestRead, piece.count() - done)));
+        const std::span<const float> values =
+            read(piece.at + done, std::min(kLargestRead, piece.count() - done));
+        if (are_weights(kind)) require_finite(values, piece.tensor->hf_name);
+        files_[static_cast<std::size_t>(kind)]->write(values);
       }
     }
   });

@@ -53,8 +53,8 @@ class CheckpointWriter {
   /// for another before.
   void add(const SavedUnit& next, StateKind kind, const ReadState& read);
   /// Returns when the checkpoint is on the disk under its own name; what it says of it is whole on rank 0.
-  /// The last call. REQUIRES: every unit was added in every kind of its shape. Throws IoError, or whatever
-  /// add() met.
+  /// The last call. REQUIRES: every unit was added in every kind of its shape. Throws IoError, also for
+  /// weights that are not finite, or whatever add() met.
   CheckpointEntry finish(const Progress& progress);
 
  private:

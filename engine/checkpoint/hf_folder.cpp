@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/json_text.h"
+#include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
 
 namespace strata {
@@ -166,7 +167,7 @@ void HfFolder::check_tied_head(const Model& model) const {
 
 void HfFolder::read_tensor(const std::string& hf_name, std::int64_t first, std::span<float> out) const {
   const Place& place = places_.at(hf_name);
-  place.file->read(place.name, first, out);
+  read_weights(*place.file, place.name, first, out);
 }
 
 void HfFolder::read_range(const Unit& unit, FlatRange range, std::span<float> flat) const {

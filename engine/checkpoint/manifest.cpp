@@ -89,6 +89,7 @@ std::string to_text(const Manifest& manifest) {
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
+  if (!manifest.run_file.empty()) json["run_file"] = path_in_json(manifest.run_file);
   if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
   return text_with_checksum(std::move(json));
 }
@@ -172,6 +173,8 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   if (manifest.base && manifest.adapter.type == AdapterType::none)
     report_damage(path, "the manifest is malformed (base without adapter)");
   manifest.rule = rule_in(json, path);
+  if (const auto run_file = json.find("run_file"); run_file != json.end())
+    manifest.run_file = path_from_json(*run_file);
   manifest.progress = {
       .step = json.at("step"),
       .applied_updates = json.at("applied_updates"),

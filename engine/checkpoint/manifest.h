@@ -64,6 +64,7 @@ struct Manifest {
   RunConfig::AdapterSection adapter = {};  ///< without its path, which only says how the run began
   std::optional<Base> base = {};           ///< if there are adapters; older checkpoints have its weights
   UpdateRule rule = UpdateRule::adamw;     ///< says which moments there are
+  std::string run_file = {};  ///< its path from the checkpoint path on; older checkpoints do not say it
   Progress progress;
   std::map<std::string, File> files;            ///< of the state, by name in the checkpoint's folder
   std::map<std::string, File> companions = {};  ///< by name in the folder that it has of them (companions.h)

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "engine/checkpoint/read_weights.h"
 #include "engine/config/words.h"
 #include "engine/graph/adapters.h"
 #include "engine/model/adapter_targets.h"
@@ -178,7 +179,7 @@ PeftFolder::PeftFolder(const fs::path& folder, const Model& model)
 }
 
 void PeftFolder::read_tensor(const std::string& name, std::int64_t first, std::span<float> out) const {
-  file_.read(kPrefix + name, first, out);
+  read_weights(file_, kPrefix + name, first, out);
 }
 
 std::string dropout_warning(const RunConfig::AdapterSection& adapter) {

@@ -29,6 +29,11 @@ constexpr StateKind kind_of(Moment moment) {
 }
 static_assert(kind_of(kMoments.back()) == StateKind::momentum_buffer);
 
+/// Whether it is what the model computes with, and no moment.
+constexpr bool are_weights(StateKind kind) {
+  return kind == StateKind::master || kind == StateKind::frozen;
+}
+
 /// Which of a unit's flat parameters has the shape of the kind.
 constexpr Flat flat_of(StateKind kind) {
   return kind == StateKind::frozen ? Flat::frozen : Flat::trained;

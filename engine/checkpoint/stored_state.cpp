@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/finite.h"
 #include "engine/checkpoint/refusals.h"
 
 namespace strata {
@@ -207,13 +208,20 @@ void StoredState::read_tensor(StateKind kind, const TensorSpec& tensor, std::int
   if (kind == StateKind::frozen && names_base_) return base_(tensor, first, values);
   const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(tensor.hf_name);
   auto part = std::ranges::upper_bound(parts, first, {}, &Part::last);
-  for (const std::int64_t begin = first, last = first + std::ssize(values); first < last;
-       first = part->last, ++part) {
+  const std::int64_t begin = first;
+  for (const std::int64_t last = first + std::ssize(values); first < last; first = part->last, ++part) {
     const std::int64_t count = std::min(part->last, last) - first;
     open(part->file)
         .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
               std::as_writable_bytes(
                   values.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(count))));
+  }
+  if (!are_weights(kind)) return;
+  if (const auto at = first_not_finite(values)) {
+    throw NotFiniteError(
+        fmt::format("checkpoint {}: element {} of tensor {} is {}: these weights are spoilt; move the "
+                    "checkpoint away to use the one before it",
+                    folder_.string(), begin + *at, tensor.hf_name, values[static_cast<std::size_t>(*at)]));
   }
 }
 

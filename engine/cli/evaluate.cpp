@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "base/error.h"
+#include "base/finite.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/model_command.h"
@@ -106,6 +108,12 @@ int run_evaluate(const EvaluateCommand& command) {
   if (result.tokens == 0)
     throw ConfigError(
         "--data: nothing can be evaluated: no document has two tokens of which the second counts");
+  if (!std::isfinite(result.loss_sum)) {
+    throw NotFiniteError(
+        fmt::format("{}: the loss of these texts is {} in {}: the model's numbers overflow; try "
+                    "--precision fp32, or look at its weights",
+                    opened.source.name, result.loss_sum, name_of(opened.precision)));
+  }
   std::string line = fmt::format("loss {:.5f}, perplexity {:.4f}", result.mean_loss(), result.perplexity());
   if (result.text_bytes > 0) line += fmt::format(", {:.4f} bits per byte", result.bits_per_byte());
   std::ostream& out = command.json == "-" ? std::cerr : std::cout;

@@ -16,6 +16,7 @@
 #include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/default_folder.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
@@ -86,8 +87,13 @@ int run_export(const ExportCommand& command) {
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   refuse_overwriting_run(command);
   if (config.checkpoint.path.empty()) {
-    throw ConfigError(command.run_file + " has no checkpoint.path, so there is no checkpoint to export");
+    throw ConfigError(command.run_file + " says checkpoint: none, so there is no checkpoint to export");
   }
+  RunModels run;
+  run.models.push_back({"", {}, config});
+  run.checkpoint_path = config.checkpoint.path;
+  refuse_other_run(command, run,
+                   "name the folder of the run that is to be exported with --set checkpoint.path=FOLDER");
   const std::string base = config.model.path;
   const bool needs_base = command.merge && name_their_models(config.checkpoint.path);
   if (!needs_base) find_model(config);  // which has no weights

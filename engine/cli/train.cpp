@@ -11,6 +11,7 @@
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/default_folder.h"
 #include "engine/cli/device.h"
 #include "engine/cli/job.h"
 #include "engine/cli/layout.h"
@@ -35,28 +36,38 @@ namespace strata {
 namespace {
 
 std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
-  if (command.profiled_steps > 0)
-    return fmt::format("stopped after step {}; begin again with: {}", result.counters.step,
-                       same_command(command));
-  if (config.checkpoint.path.empty()) {
-    return fmt::format("stopped after step {}; nothing was saved, since the run file has no checkpoint.path",
-                       result.counters.step);
+  const bool is_saved = command.profiled_steps == 0 && !config.checkpoint.path.empty();
+  return fmt::format("stopped after step {}{}; {} with: {}", result.counters.step,
+                     is_saved ? " and saved" : "", is_saved ? "go on" : "begin again", same_command(command));
+}
+
+/// What is left of the run.
+std::string where_the_model_is(const TrainCommand& command, const RunConfig& config,
+                               const TrainResult& result) {
+  if (config.checkpoint.path.empty()) return "nothing was saved: checkpoint.path is none";
+  if (result.checkpoint.empty()) return fmt::format("nothing was saved in {}", config.checkpoint.path);
+  std::string text = fmt::format("the model is in {}; as a folder for others: {} FOLDER", result.checkpoint,
+                                 command.line("export"));
+  if (result.steps.empty() && !result.interrupted) {
+    text = fmt::format("the run has its {} steps: more train.steps go on, and --fresh begins anew\n{}",
+                       result.counters.step, text);
   }
-  return fmt::format("stopped after step {} and saved; go on with: {}", result.counters.step,
-                     same_command(command));
+  return text;
 }
 
 bool learned_nothing(const TrainResult& result) {
   return !result.steps.empty() && std::ranges::all_of(result.steps, &StepReport::skipped);
 }
 
+constexpr const char* kWhatHelps =
+    "try a smaller optimizer.lr or train.loss_scale.initial, another train.precision, or look at weights and "
+    "data";
+
 std::string why_nothing_was_learned(const TrainResult& result) {
   return fmt::format(
       "strata: the run has learned nothing: the gradients of all its {} steps were not finite, and the last "
-      "loss is {}; try a "
-      "smaller optimizer.lr or train.loss_scale.initial, another train.precision, or look at weights and "
-      "data",
-      result.steps.size(), result.steps.back().loss);
+      "loss is {}; {}",
+      result.steps.size(), result.steps.back().loss, kWhatHelps);
 }
 
 void refuse_overwriting_inputs(const TrainCommand& command, const RunModels& run) {
@@ -71,6 +82,12 @@ int train(const TrainCommand& command, Job& job) {
   on_every_rank(job.world(), [&] {
     run = load_run_models(command.run_file, command.overrides, job.size());
     if (job.is_first() && !command.dump_config) refuse_overwriting_inputs(command, run);
+    const bool goes_on = !command.fresh && !command.dump_config && command.profiled_steps == 0;
+    if (job.is_first() && goes_on)
+      refuse_other_run(
+          command, run,
+          "give this run a checkpoint.path of its own, or begin anew with --fresh, which keeps what is "
+          "there");
   });
   if (command.profiled_steps > 0) shorten(run, command.profiled_steps);
   if (run.is_several) return train_models(command, std::move(run), job);
@@ -121,6 +138,7 @@ int train(const TrainCommand& command, Job& job) {
   if (trace) recording.push_back(&*trace);
   Trainer trainer(config, setup.model, plan, *machine.device, data_of(setup),
                   {.fresh = command.fresh,
+                   .run_file = command.run_file,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
                    .companions = {setup.companions},
                    .world = job.world(),
@@ -147,6 +165,7 @@ int train(const TrainCommand& command, Job& job) {
       listeners.add(
           curves.emplace(config.report.tensorboard, product_rate, [&plan] { return step_costs(plan); }));
     }
+    if (command.profiled_steps == 0) std::cerr << saves_text(config.checkpoint) << '\n';
     std::cerr << plan_text(plan, setup.model, &measured)
               << (config.optimizer.groups.empty() ? "" : policies_text(setup.model)) << "scratch  "
               << scratch_text(machine.scratch) << '\n';
@@ -162,7 +181,8 @@ int train(const TrainCommand& command, Job& job) {
   for (const std::string& text : texts_of_ranks(job.world(), [&] { return rank_json(plan, result).dump(); }))
     ranks.push_back(nlohmann::json::parse(text));
   // A few steps for a profile may all be ones by which fp16 finds its scale.
-  const bool was_in_vain = command.profiled_steps == 0 && learned_nothing(result);
+  const bool was_ended = !result.ended.empty();
+  const bool was_in_vain = !was_ended && command.profiled_steps == 0 && learned_nothing(result);
   const bool failed = result.interrupted || was_in_vain;
   if (!job.is_first()) return failed ? 1 : 0;
   progress.finish();
@@ -193,8 +213,13 @@ int train(const TrainCommand& command, Job& job) {
   } else if (!command.profile.empty() && !result.interrupted) {
     say_nothing_to_profile(command);
   }
+  if (command.profiled_steps == 0) std::cerr << where_the_model_is(command, config, result) << '\n';
   if (was_in_vain) std::cerr << why_nothing_was_learned(result) << '\n';
-  if (result.interrupted) std::cerr << how_to_go_on(command, config, result) << '\n';
+  if (was_ended) {
+    std::cerr << fmt::format("strata: {}; {}\n", result.ended, kWhatHelps);
+  } else if (result.interrupted) {
+    std::cerr << how_to_go_on(command, config, result) << '\n';
+  }
   return failed ? 1 : 0;
 }
 

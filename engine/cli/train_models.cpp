@@ -19,6 +19,7 @@
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/training.h"
+#include "engine/config/model_names.h"
 #include "engine/execute/run_record.h"
 #include "engine/execute/select.h"
 #include "engine/plan/lower/strategy.h"
@@ -77,6 +78,7 @@ class ModelsTraining {
     bind_to_share(job_.local_rank(), job_.local_size());
     lock_folder();
     record_ = read_record(run_, command_.fresh, job_.world());
+    if (!run_.checkpoint_path.empty()) record_.run_file = seen_from(run_.checkpoint_path, command_.run_file);
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       if (!is_over(record_, run_.models[m])) trained_.push_back(m);
     }
@@ -89,10 +91,15 @@ class ModelsTraining {
 
   struct RungLosses : TrainListener {
     RungLosses(ModelsTraining& training, std::size_t trained) : training_(training), trained_(trained) {}
-    void on_step(const StepReport& report) override { training_.note_loss(trained_, report); }
+    void on_step(const StepReport& report) override {
+      latest_.steps.push_back(report);
+      if (std::ssize(latest_.steps) > kStepsOfLoss) latest_.steps.erase(latest_.steps.begin());
+      training_.note_loss(trained_, report.step + 1, recent_loss(latest_));
+    }
 
     ModelsTraining& training_;
     std::size_t trained_;
+    TrainResult latest_;  ///< the steps alone of which the mean loss is known
   };
 
   /// The table looks at the run, so it ends with that.
@@ -178,6 +185,12 @@ class ModelsTraining {
     if (!result.ended.empty() && table_) table_->end(trained, result.ended);
   }
 
+  void set_aside_record() {
+    if (run_.checkpoint_path.empty()) return;
+    on_first_rank(job_.world(), [&] { set_aside_run_record(run_.checkpoint_path); });
+    store_record();
+  }
+
   /// What is decided is stored before it acts.
   std::vector<std::string> choose(std::int64_t step, const std::vector<const TrainResult*>& results) {
     std::vector<std::string> endings(results.size());
@@ -217,10 +230,13 @@ class ModelsTraining {
     }
   }
 
-  /// None if the record of when the model was there was taken away: it goes on.
+  /// None if it has none, or if the record of when the model was there was taken away: it goes on.
   std::optional<double> loss_at_rung(std::int64_t step, std::size_t trained,
                                      const TrainResult& result) const {
-    if (run_.select.by == SelectBy::validation) return result.validation.back().loss;
+    if (run_.select.by == SelectBy::validation) {
+      const ValidationPoint& latest = result.validation.back();
+      return latest.has_loss ? std::optional(latest.loss) : std::nullopt;
+    }
     const auto losses = record_.losses.find(step);
     if (losses == record_.losses.end()) return std::nullopt;
     const auto found = losses->second.find(name_of_model(trained));
@@ -228,10 +244,10 @@ class ModelsTraining {
   }
 
   /// A model that goes on from a checkpoint at the rung does not compute its loss again.
-  void note_loss(std::size_t trained, const StepReport& report) {
-    const std::int64_t step = report.step + 1;
+  void note_loss(std::size_t trained, std::int64_t step, const std::optional<double>& loss) {
     if (run_.select.by != SelectBy::training || !std::ranges::count(run_.select.rung_steps, step)) return;
-    record_.losses[step][name_of_model(trained)] = report.loss;
+    if (!loss) return;
+    record_.losses[step][name_of_model(trained)] = *loss;
     if (job_.is_first() && !run_.checkpoint_path.empty()) store_run_record(record_, run_.checkpoint_path);
   }
 
@@ -239,7 +255,7 @@ class ModelsTraining {
     return {.replan = [this](const SeveralModels::Steps& remaining) { return replan(remaining); },
             .on_begin =
                 [this] {
-                  if (command_.fresh) store_record();
+                  if (command_.fresh) set_aside_record();
                 },
             .on_end = [this](std::size_t m, const TrainResult& result) { note_end(m, result); },
             .rung_steps = run_.select.rung_steps,
@@ -278,6 +294,7 @@ class ModelsTraining {
     if (trace) recording.push_back(&*trace);
     Trainer trainer(config, std::move(models), programs_of(first_plan), *machine_.device,
                     {.fresh = command_.fresh,
+                     .run_file = command_.run_file,
                      .watchdog_seconds = static_cast<double>(config.train.watchdog),
                      .companions = std::move(companions),
                      .world = job_.world(),
@@ -342,6 +359,9 @@ class ModelsTraining {
     for (const NamedRun& model : run_.models) names.push_back(model.name);
     say_what_was_read(models_, names);
     say_where_memory_goes(models_.front().config, machine_.host);
+    RunConfig::CheckpointSection saves = models_.front().config.checkpoint;
+    saves.path = run_.checkpoint_path;
+    if (command_.profiled_steps == 0) std::cerr << saves_text(saves) << '\n';
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       if (!precisions_[m].line.empty())
         std::cerr << run_.models[m].name << ": " << precisions_[m].line << '\n';
@@ -404,14 +424,30 @@ class ModelsTraining {
     for (std::size_t m = 0; m < models_.size(); ++m) json["models"][m]["data"] = data_json(models_[m].facts);
     write_json(command_.json, json);
     if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
+    if (command_.profiled_steps == 0) say_where_models_are();
     if (is_stopped)
-      std::cerr << fmt::format("stopped; {} go on with: {}",
-                               run_.checkpoint_path.empty() ? "nothing was saved, and models begin anew"
-                                                            : "all was saved, and models",
-                               same_command(command_))
+      std::cerr << fmt::format(
+                       "stopped; {} with: {}",
+                       run_.checkpoint_path.empty() ? "begin again" : "all was saved, and models go on",
+                       same_command(command_))
                 << '\n';
     if (!is_stopped && !has_trained) std::cerr << "strata: every model has ended before its last step\n";
     return status;
+  }
+
+  void say_where_models_are() const {
+    const std::string& folder = run_.checkpoint_path;
+    std::cerr << (folder.empty()
+                      ? "nothing was saved: checkpoint.path is none"
+                      : fmt::format("the models are in {}, each in the folder of its name", folder))
+              << '\n';
+    for (const NamedRun& model : run_.models) {
+      const std::string& own = model.config.checkpoint.path;
+      if (own == folder_of_model(folder, model.name)) continue;
+      std::cerr << (own.empty() ? fmt::format("{} was not saved: its checkpoint.path is none", model.name)
+                                : fmt::format("{} is in {}", model.name, own))
+                << '\n';
+    }
   }
 
   const TrainCommand& command_;

@@ -51,6 +51,14 @@ std::string same_command(const TrainCommand& command) {
                      command.profiled_steps);
 }
 
+std::string saves_text(const RunConfig::CheckpointSection& checkpoint) {
+  if (checkpoint.path.empty()) return "saves    nothing: checkpoint.path is none";
+  std::string text = fmt::format("saves    to {}, at the end", checkpoint.path);
+  if (checkpoint.every > 0) text += fmt::format(", every {} steps", checkpoint.every);
+  if (checkpoint.every_minutes > 0) text += fmt::format(", every {} minutes", checkpoint.every_minutes);
+  return text;
+}
+
 HangAdvice::HangAdvice(Job& job, const TrainCommand& command) : job_(job), command_(command) {
   set("nothing was saved in this run; see to it and begin again");
 }
@@ -167,7 +175,10 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
 }
 
 TrainingData data_of(const PreparedModel& model) {
-  TrainingData data = training_data(*model.data, model.model.context);
+  // The auxiliary loss of routing is a mean over all tokens of a microbatch.
+  const bool counts_all = model.model.architecture.balance_coefficient != 0;
+  TrainingData data =
+      training_data(*model.data, model.model.context, counts_all ? HeldOutOnce::no : HeldOutOnce::yes);
   data.prompts = model.prompts;
   return data;
 }

@@ -68,6 +68,9 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& j
 /// Says what models are trained on, on standard error: in one line if all have the same.
 void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names);
 
+/// When a run or a model saves, and where: a line for its start.
+std::string saves_text(const RunConfig::CheckpointSection& checkpoint);
+
 /// Says where memory goes and which precision was chosen, on standard error.
 void say_where_memory_goes(const RunConfig& config, const HostShare& host);
 

@@ -30,8 +30,8 @@ std::vector<std::pair<std::string, std::string>> common_values(const RunConfig& 
   for (const Key& key : config_keys()) {
     if (among(keys_of_one_host(), key.path)) continue;
     const std::string value = key.get(config);
-    const bool is_path = among(paths_on_one_host(), key.path);
-    values.emplace_back(key.path, is_path && !value.empty() ? "a path" : value);
+    const bool is_path = among(paths_on_one_host(), key.path) && !value.empty() && value != "none";
+    values.emplace_back(key.path, is_path ? "a path" : value);
   }
   return values;
 }

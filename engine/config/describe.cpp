@@ -56,8 +56,9 @@ std::string described_key(const KeyOf<C>& key, const std::string& indent) {
   constexpr std::size_t kWidth = 100;
   const std::string value = key.get(C());
   const std::string unit = key.unit.empty() ? "" : fmt::format(" ({})", key.unit);
+  const std::string words = value.empty() ? "no default" : "default " + value;
   const std::string values =
-      fmt::format("{}{}; {}", key.type, unit, value.empty() ? "no default" : "default " + value);
+      fmt::format("{}{}; {}", key.type, unit, key.default_words.empty() ? words : key.default_words);
   std::string text = fmt::format("{}{}:  {}\n", indent, leaf_of(key.path), values);
   if (text.size() > kWidth + 1)
     text = fmt::format("{}{}:\n{}", indent, leaf_of(key.path), wrapped(values, indent + "      ", kWidth));

@@ -39,7 +39,7 @@ const std::vector<Section>& config_sections() {
       {"plan", "How the step is laid out; no choice here but search changes a result."},
       {"device", "What computes."},
       {"device.link", "Limits for the CPU device's copies, as 1GB/s."},
-      {"checkpoint", "What outlives a crash."},
+      {"checkpoint", "What outlives a crash. checkpoint: none saves nothing.", "checkpoint.path"},
       {"report", "What is written besides the progress line."},
       {"report.trace", "Chosen steps as a trace for ui.perfetto.dev, written while the run goes on."},
   };

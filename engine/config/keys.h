@@ -24,6 +24,8 @@ struct KeyOf {
   std::string type;  ///< "integer"
   std::string unit;  ///< "steps"; empty: none
   std::string doc;   ///< one or more sentences
+  /// What the reference says of a key whose default depends on the run file, such as "default out/NAME".
+  std::string default_words = {};
   /// Reads the node into the field; throws value::WrongValue.
   std::function<void(C&, const YAML::Node&)> set;
   /// The value as YAML flow text; empty if it counts as not given.
@@ -40,6 +42,8 @@ using Key = KeyOf<RunConfig>;
 struct Section {
   std::string path;
   std::string doc;
+  std::string key_of_none =
+      {};  ///< the word none in the section's place is that key's value; empty: it is refused
 };
 
 /// In the order of documentation and dump; keys of a section stand together.

@@ -66,7 +66,7 @@ void Loader::apply(const std::string& path, const YAML::Node& node, const YAML::
   } else if (const RunKey* run_key = find_path(run_keys(), path)) {
     apply_to_run(*run_key, node, place, layer);
   } else if (is_section(path)) {
-    apply_section(path, node, place, layer);
+    apply_section(path, node, mark, layer);
   } else if (path.starts_with("model.config.")) {
     set(*find_path(config_keys(), std::string(kModelConfig)), path, place, layer, [&](RunConfig& config) {
       set_model_config(config.model.config, path.substr(kModelConfig.size() + 1), node);
@@ -76,9 +76,13 @@ void Loader::apply(const std::string& path, const YAML::Node& node, const YAML::
   }
 }
 
-void Loader::apply_section(const std::string& path, const YAML::Node& node, const std::string& place,
+void Loader::apply_section(const std::string& path, const YAML::Node& node, const YAML::Mark& mark,
                            const Layer& layer) {
+  const std::string place = layer.source.place(mark);
   if (node.IsNull()) return;  // a section whose keys are all commented out
+  const Section* section = find_path(config_sections(), path);
+  if (section != nullptr && !section->key_of_none.empty() && node.IsScalar() && node.Scalar() == "none")
+    return apply(section->key_of_none, node, mark, layer);
   if (!node.IsMap()) {
     fail(place, fmt::format("{}expected a map of keys ({})", path.empty() ? "" : path + ": ", keys_in(path)));
   }

@@ -82,7 +82,7 @@ class Loader {
 
  private:
   void apply(const std::string& path, const YAML::Node& node, const YAML::Mark& mark, const Layer& layer);
-  void apply_section(const std::string& path, const YAML::Node& node, const std::string& place,
+  void apply_section(const std::string& path, const YAML::Node& node, const YAML::Mark& mark,
                      const Layer& layer);
   void apply_to_run(const RunKey& key, const YAML::Node& node, const std::string& place, const Layer& layer);
   template <typename Setter>

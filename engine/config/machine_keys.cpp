@@ -340,18 +340,24 @@ void add_device(std::vector<Key>& keys) {
 void add_checkpoint(std::vector<Key>& keys) {
   using S = RunConfig::CheckpointSection;
   SectionKeys<S> section(keys, "checkpoint", &RunConfig::checkpoint);
-  section.add<Text>(
-      "path", &S::path, "",
-      "Folder of the checkpoints; a run goes on from the newest one in it. Left out: none are saved.");
-  require(section.add<Integer<std::int64_t>>(
-              "every", &S::every, "steps",
-              "Steps between checkpoints, written while training goes on; 0: only one, at the end.",
-              not_negative),
-          {}, [](const RunConfig& c) -> std::string {
-            return c.checkpoint.every > 0 && c.checkpoint.path.empty()
-                       ? "needs checkpoint.path, a folder to save in"
-                       : "";
-          });
+  section
+      .add<FolderOrNone>("path", &S::path, "",
+                         "Folder of the checkpoints; a run goes on from the newest one in it, and saves at "
+                         "its end and where it is "
+                         "stopped. none: nothing is saved. Left out: out/NAME with the name of the run file "
+                         "without .yaml. That "
+                         "folder is refused if another run file's checkpoints are in it.")
+      .default_words = "default out/NAME";
+  section.add<Integer<std::int64_t>>(
+      "every", &S::every, "steps",
+      "Steps between checkpoints that are written while training goes on; 0: steps do not count.",
+      not_negative);
+  section.add<Number>(
+      "every_minutes", &S::every_minutes, "minutes",
+      "A checkpoint is also saved between steps when so much time has passed since the one before; 0: time "
+      "does not "
+      "count. Not with the schedules pipedream and pipedream_2bw, whose pipeline drains for it.",
+      not_below_zero);
   section.add<Integer<std::int64_t>>("keep", &S::keep, "checkpoints",
                                      "The newest N are kept, older ones deleted.", at_least_one);
   section.add<Integer<std::int64_t>>(

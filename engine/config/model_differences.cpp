@@ -45,11 +45,13 @@ class Differences {
     const RunConfig& config = model.config;
     for (const Key& key : config_keys()) {
       if (key.path == "checkpoint.path") {
-        add_own(values, key, config.checkpoint.path, folder_of_model(run_.checkpoint_path, model.name));
+        add_own(values, key, config, config.checkpoint.path,
+                folder_of_model(run_.checkpoint_path, model.name));
       } else if (key.path == "report.metrics") {
-        add_own(values, key, config.report.metrics, file_of_model(run_.metrics, model.name));
+        add_own(values, key, config, config.report.metrics, file_of_model(run_.metrics, model.name));
       } else if (key.path == "report.tensorboard") {
-        add_own(values, key, config.report.tensorboard, folder_of_model(run_.tensorboard, model.name));
+        add_own(values, key, config, config.report.tensorboard,
+                folder_of_model(run_.tensorboard, model.name));
       } else if (key.path == kModelConfig && divides_model_config_) {
         for (const auto& [name, value] : config.model.config.items())
           values.emplace(path_in_model_config(name), value.dump());
@@ -65,8 +67,11 @@ class Differences {
   }
 
   /// A path, if it is not the one that the model has from the run.
-  static void add_own(Values& values, const Key& key, const std::string& path, const std::string& from_run) {
-    if (path != from_run) values.emplace(key.path, path.empty() ? "\"\"" : value::Text::write(path));
+  static void add_own(Values& values, const Key& key, const RunConfig& config, const std::string& path,
+                      const std::string& from_run) {
+    if (path == from_run) return;
+    const std::string value = key.get(config);
+    values.emplace(key.path, value.empty() ? "\"\"" : value);
   }
 
   void keep_what_differs() {

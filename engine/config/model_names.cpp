@@ -84,6 +84,10 @@ std::string file_of_model(const std::string& file, const std::string& name) {
                       : (path.parent_path() / path.stem()).string() + "." + name + path.extension().string();
 }
 
+std::string default_checkpoint_folder(const std::string& run_file) {
+  return "out/" + name_of_file(run_file);
+}
+
 std::string folder_of_model(const std::string& folder, const std::string& name) {
   return folder.empty() ? "" : (std::filesystem::path(folder) / name).string();
 }

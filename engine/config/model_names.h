@@ -17,6 +17,9 @@ std::string as_name(const std::string& text);
 /// The run file's name without its folder and extension, as a name.
 std::string name_of_file(const std::string& path);
 
+/// Where a run saves whose run file says nothing of it: out/quickstart of examples/quickstart.yaml.
+std::string default_checkpoint_folder(const std::string& run_file);
+
 /// A value in the letters of the file.
 std::string value_in_name(const YAML::Node& value);
 

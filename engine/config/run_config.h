@@ -131,6 +131,7 @@ struct RunConfig {
     std::int64_t validation_batches = 8;  ///< microbatches per validation
     std::int64_t threads = 0;             ///< compute threads; 0: all cores
     std::int64_t watchdog = 900;          ///< seconds without any advance before a wait ends the run
+    std::int64_t max_skipped_steps = 20;  ///< in a row without an update, which end the run
     // Dynamic loss scaling, with fp16 only.
     double loss_scale_initial = 65536;
     double loss_scale_growth = 2;
@@ -233,8 +234,9 @@ struct RunConfig {
   } device;
 
   struct CheckpointSection {
-    std::string path;        ///< empty: no checkpoints
-    std::int64_t every = 0;  ///< steps; 0: at the end only
+    std::string path;           ///< empty: no checkpoints
+    std::int64_t every = 0;     ///< steps; 0: at the end only
+    double every_minutes = 30;  ///< since the checkpoint before; 0: never for that
     std::int64_t keep = 2;
     std::int64_t wait_for_space_seconds = 3600;
     friend bool operator==(const CheckpointSection&, const CheckpointSection&) = default;

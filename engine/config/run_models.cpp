@@ -230,6 +230,7 @@ RunModels parse_run_models(std::string_view text, const std::string& name,
   commands.reserve(overrides.size());
   for (const std::string& text_of_override : overrides)
     run.apply(commands.emplace_back(override_layer(text_of_override)));
+  if (run.find("checkpoint.path") == nullptr) run.config().checkpoint.path = default_checkpoint_folder(name);
   if (run.find_of_run("models") == nullptr && run.find_of_run("sweep") == nullptr)
     return run_of_one(std::move(run));
 

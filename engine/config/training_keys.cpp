@@ -259,6 +259,11 @@ void add_train(std::vector<Key>& keys) {
                    "advance at all, before it ends with a sentence and status 1. What computes, or advances "
                    "however slowly, is never ended.",
                    at_least_one);
+  section.add<Int>(
+      "max_skipped_steps", &S::max_skipped_steps, "steps",
+      "So many steps in a row without an update, since their gradients were not finite, end the run with a "
+      "sentence and status 1.",
+      at_least_one);
 }
 
 /// Loss scaling must not look as if it did something when it does nothing.

@@ -256,6 +256,15 @@ std::string Text::write(const std::string& value) {
   return value.empty() ? "" : quoted(value);
 }
 
+std::string FolderOrNone::read(const YAML::Node& node) {
+  const std::string text = Text::read(node);
+  return text == "none" ? "" : text;
+}
+
+std::string FolderOrNone::write(const std::string& value) {
+  return value.empty() ? "none" : quoted(value);
+}
+
 std::vector<std::string> TextList::read(const YAML::Node& node) {
   if (node.IsScalar()) return {node.Scalar()};
   if (!node.IsSequence()) refuse(node, "text or a list of texts");

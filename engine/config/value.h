@@ -99,6 +99,13 @@ struct Text {
   static std::string write(const std::string& value);
 };
 
+/// A folder's name, or the word none, which reads as nothing.
+struct FolderOrNone {
+  static std::string type() { return "text or none"; }
+  static std::string read(const YAML::Node& node);
+  static std::string write(const std::string& value);
+};
+
 /// One text or a list of them; not given if empty.
 struct TextList {
   static std::string type() { return "text or list of texts"; }

@@ -253,9 +253,15 @@ std::int64_t BatchLoader::trained_targets(std::int64_t step) const {
   return sum;
 }
 
-std::int64_t BatchLoader::trained_validation_targets() const {
+std::int64_t BatchLoader::held_out_in(std::int64_t microbatch) const {
+  return std::min(microbatch_, validation_sequences() - microbatch * microbatch_);
+}
+
+std::int64_t BatchLoader::trained_validation_targets(HeldOutOnce once) const {
+  const std::int64_t all = validation_microbatches() * microbatch_;
+  const std::int64_t counted = once == HeldOutOnce::yes ? std::min(all, validation_sequences()) : all;
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < validation_microbatches() * microbatch_; ++i) {
+  for (std::int64_t i = 0; i < counted; ++i) {
     const auto& [of, number] = validation_sequence(i);
     sum += of.trained(number);
   }

@@ -38,6 +38,9 @@ struct DataFiles {
 /// is left to train on.
 DataFiles find_data_files(const RunConfig& config);
 
+/// Whether held-out sequences with which the last microbatch begins anew count only once.
+enum class HeldOutOnce : bool { no, yes };
+
 /// Where the sampling of one source stands.
 struct SourceState {
   std::int64_t share = 1;  ///< of Mixture
@@ -81,9 +84,13 @@ class BatchLoader {
   DataPacking packing() const { return packing_; }
   /// Whether every target is trained on.
   bool are_all_trained() const;
-  /// How many targets of all microbatches of a step are trained on, and of all held-out microbatches.
+  /// How many targets of all microbatches of a step are trained on, and of all held-out microbatches, of
+  /// which the last may begin anew.
   std::int64_t trained_targets(std::int64_t step) const;
-  std::int64_t trained_validation_targets() const;
+  std::int64_t trained_validation_targets(HeldOutOnce once) const;
+  /// How many sequences a held-out microbatch has before it begins anew: fewer than others at most in the
+  /// last one.
+  std::int64_t held_out_in(std::int64_t microbatch) const;
 
   /// Of all sources, with what is held out of them: tokens, what of them is trained on, documents, and texts
   /// whose byte order mark was left out. Leaves out what only the texts say.
@@ -98,6 +105,9 @@ class BatchLoader {
   std::int64_t validation_sequences() const;
   /// train.validation_batches, or as many as the held-out data fills; 0 if nothing is held out.
   std::int64_t validation_microbatches() const;
+
+  /// Sequences of a microbatch.
+  std::int64_t microbatch() const { return microbatch_; }
 
   /// Where sampling stands before step `step`: what a checkpoint stores, and a resumed run compares.
   std::vector<SourceState> state(std::int64_t step) const;

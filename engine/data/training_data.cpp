@@ -40,9 +40,15 @@ struct TextArrays {
   Array tokens, targets, places, row_keys;
 };
 
+void leave_out_repeated(const BatchLoader& loader, std::int64_t microbatch, std::span<std::int32_t> targets) {
+  const auto each = static_cast<std::int64_t>(targets.size()) / loader.microbatch();
+  std::ranges::fill(targets.subspan(static_cast<std::size_t>(each * loader.held_out_in(microbatch))),
+                    kUntrained);
+}
+
 }  // namespace
 
-TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
+TrainingData training_data(const BatchLoader& loader, const ContextPart& part, HeldOutOnce once) {
   TrainingData data = {
       .training =
           [&loader, part](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
@@ -51,10 +57,11 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
             loader.fill_row_keys(step, microbatch, arrays.row_keys, part);
           },
       .validation =
-          [&loader, part](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
+          [&loader, part, once](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
             const TextArrays arrays(data, loader.is_by_documents());
             loader.fill_validation(microbatch, arrays.tokens, arrays.targets, part, arrays.places);
             std::ranges::fill(arrays.row_keys, kWithoutDropout);
+            if (once == HeldOutOnce::yes) leave_out_repeated(loader, microbatch, arrays.targets);
           },
       .sampler =
           [&loader](std::int64_t step) {
@@ -63,9 +70,13 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
               json["packing"] = loader.packing() == DataPacking::whole ? "whole" : "documents";
             return json;
           }};
-  if (!loader.are_all_trained()) {
+  const std::int64_t last = loader.validation_microbatches() - 1;
+  const bool repeats =
+      once == HeldOutOnce::yes && last >= 0 && loader.held_out_in(last) < loader.microbatch();
+  if (!loader.are_all_trained())
     data.training_terms = [&loader](std::int64_t step) { return loader.trained_targets(step); };
-    data.validation_terms = [terms = loader.trained_validation_targets()](std::int64_t) { return terms; };
+  if (!loader.are_all_trained() || repeats) {
+    data.validation_terms = [terms = loader.trained_validation_targets(once)](std::int64_t) { return terms; };
   }
   return data;
 }

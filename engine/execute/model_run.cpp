@@ -72,12 +72,16 @@ std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t l
 
 }  // namespace
 
-double recent_loss(const TrainResult& result) {
-  constexpr std::ptrdiff_t kSteps = 10;
-  const auto count = std::min(kSteps, std::ssize(result.steps));
+std::optional<double> recent_loss(const TrainResult& result) {
   double sum = 0;
-  for (auto step = result.steps.end() - count; step != result.steps.end(); ++step) sum += step->loss;
-  return sum / static_cast<double>(count);
+  std::int64_t count = 0;
+  for (auto step = result.steps.end() - std::min(kStepsOfLoss, std::ssize(result.steps));
+       step != result.steps.end(); ++step) {
+    if (!step->has_loss) continue;
+    sum += step->loss;
+    ++count;
+  }
+  return count == 0 ? std::nullopt : std::optional(sum / static_cast<double>(count));
 }
 
 int host_threads(const RunConfig& config) {
@@ -93,6 +97,7 @@ ModelRun::ModelRun(Setup setup, const Plan& plan) : setup_(std::move(setup)), pl
     checkpoints_.emplace(checkpoint.path, checkpoint.keep, *setup_.files,
                          setup_.ranks == nullptr ? nullptr : &setup_.ranks->saving());
     checkpoints_->set_companions(setup_.companions);
+    if (!setup_.run_file.empty()) checkpoints_->set_run_file(seen_from(checkpoint.path, setup_.run_file));
   }
   place();
 }
@@ -116,10 +121,11 @@ void ModelRun::place() {
   Operations::Setup training =
       operations(plan_->training, setup_.data.training, strategy.microbatches * strategy.mesh.data());
   training.loss_terms = setup_.data.training_terms;
-  // A model that cannot be saved ends, and samples of the others go on.
+  // Samples go on while a model is to be saved, and those of others while one ends that cannot be saved.
   if (setup_.stop_requested)
     training.stop_requested = [this] {
-      return setup_.stop_requested() || (setup_.ends_alone && !failure().empty());
+      return setup_.stop_requested() || (setup_.ends_alone && !failure().empty()) ||
+             (rank() == 0 && save_is_due());
     };
   training.on_stop_agreed = setup_.on_stop_agreed;
   training_.emplace(std::move(training));
@@ -195,10 +201,7 @@ StateSaver::Setup ModelRun::saver() {
                 ++result_.saves;
                 note_saved(step);
               },
-          .on_lack_of_space =
-              [this](const std::string& sentence) {
-                warn(sentence + "; the run goes on, and saves again when it is due");
-              },
+          .on_lack_of_space = [this](const std::string& sentence) { warn_of_lack(sentence); },
           .on_failure = setup_.ends_alone ? [this](const std::string& sentence) {
             const std::lock_guard lock(setup_.listening);
             failure_ = sentence;
@@ -222,6 +225,7 @@ void ModelRun::begin(TrainListener& listener) {
     check_checkpoint_writable(setup_.config.checkpoint.path, *setup_.files, outside());
   }
   make_state();
+  tried_to_save_ = std::chrono::steady_clock::now();
 }
 
 StepRange ModelRun::next_steps() const {
@@ -238,6 +242,7 @@ StepRange ModelRun::next_steps() const {
 
 void ModelRun::note_step(const StepReport& report) {
   result_.steps.push_back(report);
+  skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
   say_slow_paths();
   const std::lock_guard lock(setup_.listening);
   listener_->on_step(report);
@@ -261,7 +266,8 @@ bool ModelRun::wants(Interlude interlude) const {
 }
 
 void ModelRun::note_validation() {
-  result_.validation.push_back({step(), interludes_.at(Interlude::validation).report().loss});
+  const StepReport& report = interludes_.at(Interlude::validation).report();
+  result_.validation.push_back({step(), report.loss, report.has_loss});
   listener_->on_validation(result_.validation.back());
 }
 
@@ -274,16 +280,17 @@ void ModelRun::note_samples(double seconds) {
   listener_->on_samples(result_.samples.back());
 }
 
+void ModelRun::write_checkpoint() {
+  checkpoints_->save(setup_.model,
+                     progress_of({training_->counters(), state_->loss_scale()}, setup_.data.sampler,
+                                 chosen_once(setup_.config, plan_->strategy.computes_in())),
+                     state_->access());
+}
+
 bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
-  const Counters& counters = training_->counters();
-  if (!checkpoints_ || counters.step == saved_step_) return true;
+  if (!checkpoints_ || step() == saved_step_) return true;
   const RunConfig::CheckpointSection& checkpoint = setup_.config.checkpoint;
-  const auto save = [&] {
-    checkpoints_->save(setup_.model,
-                       progress_of({counters, state_->loss_scale()}, setup_.data.sampler,
-                                   chosen_once(setup_.config, plan_->strategy.computes_in())),
-                       state_->access());
-  };
+  const auto save = [this] { write_checkpoint(); };
   const bool was_stopped = stop.load();  // who asks again does not want to wait
   if (waits) {
     save_in_space(save, {.seconds = static_cast<double>(checkpoint.wait_for_space_seconds),
@@ -304,8 +311,37 @@ bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
       return false;
     }
   }
-  note_saved(counters.step);
+  note_saved(step());
   return true;
+}
+
+/// A pipeline that goes on from step to step would drain for it, and what it computes would depend on the
+/// time.
+bool ModelRun::save_is_due() const {
+  const double minutes = setup_.config.checkpoint.every_minutes;
+  if (!checkpoints_ || minutes == 0 || plan_->strategy.is_asynchronous()) return false;
+  const std::lock_guard lock(setup_.listening);
+  const std::chrono::duration<double, std::ratio<60>> since =
+      std::chrono::steady_clock::now() - tried_to_save_;
+  return since.count() >= minutes;
+}
+
+void ModelRun::save_between_steps() {
+  const bool has_nothing_new = result_.steps.empty() || step() == saved_step_;
+  if (!checkpoints_ || is_trained() || has_nothing_new) return;
+  try {
+    write_checkpoint();
+    note_saved(step());
+  } catch (const SystemError& error) {
+    if (!error.lacks_space()) throw;
+    warn_of_lack(error.what());
+  }
+}
+
+void ModelRun::warn_of_lack(const std::string& sentence) {
+  warn(sentence + "; the run goes on, and saves again when it is due");
+  const std::lock_guard lock(setup_.listening);
+  tried_to_save_ = std::chrono::steady_clock::now();
 }
 
 TrainResult& ModelRun::finish() {
@@ -313,6 +349,7 @@ TrainResult& ModelRun::finish() {
   result_.interrupted = !is_trained();
   say_slow_paths();
   result_.slow_paths = setup_.device.slow_paths();
+  if (checkpoints_) result_.checkpoint = checkpoints_->newest().string();
   result_.state_hash = state_hash(setup_.model, state_->access(), outside());
   return result_;
 }
@@ -333,6 +370,7 @@ std::optional<SpaceNeed> ModelRun::space_needed() {
 void ModelRun::note_saved(std::int64_t step) {
   saved_step_ = step;
   const std::lock_guard lock(setup_.listening);
+  tried_to_save_ = std::chrono::steady_clock::now();
   listener_->on_safe_step(step);
   listener_->on_checkpoint(fmt::format("{} at step {}", setup_.config.checkpoint.path, step));
   for (const std::string& warning : checkpoints_->take_warnings()) listener_->on_warning(warning);
@@ -366,7 +404,11 @@ bool ModelRun::resume() {
   if (setup_.model.adapts()) {
     on_every_rank(outside(), [&] { checkpoints_->set_base(base_weights(setup_.config, setup_.model)); });
   }
-  if (setup_.fresh) return false;
+  if (setup_.fresh) {
+    checkpoints_->set_aside_all();
+    say_warnings();
+    return false;
+  }
   const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(setup_.model, state_->access());
   if (!loaded) return false;
   checkpoints_->set_aside_damaged();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ namespace strata {
 struct ValidationPoint {
   std::int64_t step = 0;  ///< finished steps
   double loss = 0;
+  bool has_loss = true;  ///< as of a step
 };
 
 /// What the run's prompts were gone on with.
@@ -56,13 +58,16 @@ struct TrainResult {
   std::vector<std::string> slow_paths = {};  ///< of the device
   ChosenProducts products = {};              ///< of all models
   std::string state_hash;
+  std::string checkpoint = {};  ///< the newest that is whole, if the run saves any
   bool interrupted = false;
-  std::string ended = {};   ///< why before its last step, if others went on
+  std::string ended = {};   ///< why before its last step, though nobody stopped the run
   bool has_failed = false;  ///< that is because it could not be saved
 };
 
-/// The mean loss of the latest steps, ten at most: it tells more than one step's. Not a number without steps.
-double recent_loss(const TrainResult& result);
+/// How many of the latest steps tell what the loss is: more than one does.
+constexpr std::int64_t kStepsOfLoss = 10;
+/// Their mean loss, without those that have none; nothing if none has.
+std::optional<double> recent_loss(const TrainResult& result);
 
 /// What a user may want to see while the run goes on. Called from the run's threads, one call at a time.
 class TrainListener {
@@ -90,7 +95,8 @@ class ModelRun {
     const RunConfig& config;
     const Model& model;
     TrainingData data;
-    bool fresh = false;  ///< does not resume from checkpoint.path
+    bool fresh = false;         ///< does not resume from checkpoint.path, and sets aside what is there
+    std::string run_file = {};  ///< by which its checkpoints say whose they are
     double watchdog_seconds = 900;
     FileSystem* files = &FileSystem::real();
     std::shared_ptr<const Companions> companions = {};  ///< what its checkpoints have beside its state
@@ -117,6 +123,7 @@ class ModelRun {
   RunState& state() { return *state_; }
   const Plan& plan() const { return *plan_; }
   const Model& model() const { return setup_.model; }
+  const RunConfig& config() const { return setup_.config; }
   const Counters& counters() const { return training_->counters(); }
   SaveSchedule saves() const;
 
@@ -134,6 +141,9 @@ class ModelRun {
   /// Tells how long what was left of the latest step took, with nothing to run under.
   void note_drain(double seconds);
 
+  /// The latest steps that updated nothing, if there is none behind them that did. Of the lane cpu.
+  std::int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
+
   /// Why its checkpoints cannot be written, if they cannot: that ends it. Any thread may ask.
   std::string failure();
 
@@ -150,12 +160,18 @@ class ModelRun {
   /// Saves if checkpoint.path is given and the last step did not. If the disk is full, waits for space until
   /// `stop` becomes true once more; or does not wait, warns and returns false.
   bool save(const std::atomic<bool>& stop, bool waits = true);
+  /// Whether checkpoint.every_minutes have passed since the latest save. Any thread may ask.
+  bool save_is_due() const;
+  /// Saves a state that is not saved yet, while the run goes on. If the disk is full, warns, and is due again
+  /// when as much time has passed.
+  void save_between_steps();
   /// What the model leaves, without the figures of the run.
   TrainResult& finish();
   const TrainResult& result() const { return result_; }
 
  private:
   void place();
+  void write_checkpoint();
   std::int64_t step() const { return training_->counters().step; }
   int rank() const { return setup_.ranks == nullptr ? 0 : setup_.ranks->rank(); }
   Communicator* outside() const { return setup_.ranks == nullptr ? nullptr : &setup_.ranks->outside(); }
@@ -167,6 +183,7 @@ class ModelRun {
   bool resume();
   void initialise_weights();
   void note_saved(std::int64_t step);
+  void warn_of_lack(const std::string& sentence);
   /// What the checkpoints met, by the thread that uses them.
   void say_warnings();
   /// Each once.
@@ -184,7 +201,9 @@ class ModelRun {
   OfInterludes<Operations> interludes_;
   TrainListener* listener_ = nullptr;  ///< of begin()
   TrainResult result_;
-  std::int64_t saved_step_ = -1;  ///< of the newest checkpoint
+  std::int64_t saved_step_ = -1;                         ///< of the newest checkpoint
+  std::chrono::steady_clock::time_point tried_to_save_;  ///< under setup_.listening
+  std::int64_t skipped_in_a_row_ = 0;
   std::size_t said_slow_paths_ = 0;
   std::string failure_;  ///< under setup_.listening
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -198,6 +199,10 @@ void Operations::write(const Instruction& instruction) {
   for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
 
+bool Operations::has_loss(std::int64_t step) const {
+  return !setup_.loss_terms || setup_.loss_terms(step) > 0;
+}
+
 std::int64_t Operations::loss_terms(std::int64_t step) const {
   const std::int64_t terms = setup_.loss_terms ? setup_.loss_terms(step) : setup_.program->loss_terms;
   return std::max<std::int64_t>(terms, 1);
@@ -376,7 +381,8 @@ void Operations::sum_losses(const Instruction& instruction, std::int64_t step) {
 void Operations::loss(const Instruction& instruction, std::int64_t step) {
   const StepSums& sums = *value<StepSums>(instruction, Role::step_sums);
   report_.step = step;
-  report_.loss = sums.loss;
+  report_.has_loss = has_loss(step);
+  report_.loss = report_.has_loss ? sums.loss : std::numeric_limits<double>::quiet_NaN();
   if (sums.stops > 0) setup_.on_stop_agreed(step);
 }
 

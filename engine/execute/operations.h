@@ -41,7 +41,9 @@ struct OptimizerSettings {
 /// One finished step.
 struct StepReport {
   std::int64_t step = 0;  ///< from 0
-  double loss = 0, grad_norm = 0, learning_rate = 0;
+  double loss = 0;
+  bool has_loss = true;  ///< false: no token of the step is a target, and the loss is not a number
+  double grad_norm = 0, learning_rate = 0;
   bool skipped = false;
   double loss_scale = 1;  ///< of fp16 runs
   double seconds = 0;     ///< since the step before was reported, or since the executor began to run
@@ -105,6 +107,7 @@ class Operations {
   const UnitShare& share(const Instruction& instruction) const;
   Meter& meter() const { return setup_.streams->meter(); }
 
+  bool has_loss(std::int64_t step) const;
   /// What step `step`'s loss is the mean over, and at least 1.
   std::int64_t loss_terms(std::int64_t step) const;
   void run_pass(const Instruction& instruction, std::int64_t step);

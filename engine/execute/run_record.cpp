@@ -62,6 +62,7 @@ RunRecord record_from(const nlohmann::json& json) {
   if (json.at("version") != kVersion)
     throw ConfigError(
         fmt::format("its version is {} and this program's {}", json_text(json.at("version")), kVersion));
+  record.run_file = json.value("run_file", "");
   for (const auto& [name, model] : json.at("models").items()) record.models[name] = model_from(model);
   for (const nlohmann::json& rung : json.at("rungs")) {
     const std::int64_t step = count_in(rung, "step");
@@ -83,8 +84,9 @@ RecordedModel recorded(const TrainResult& result, std::int64_t steps) {
                          .state_hash = result.state_hash,
                          .skipped = result.counters.skipped,
                          .saves = result.saves};
-  if (!result.steps.empty()) model.loss = recent_loss(result);
-  if (!result.validation.empty()) model.validation_loss = result.validation.back().loss;
+  model.loss = recent_loss(result);
+  if (!result.validation.empty() && result.validation.back().has_loss)
+    model.validation_loss = result.validation.back().loss;
   return model;
 }
 
@@ -104,6 +106,7 @@ std::string to_text(const RunRecord& record) {
                          {"version", kVersion},
                          {"models", nlohmann::json::object()},
                          {"rungs", nlohmann::json::array()}};
+  if (!record.run_file.empty()) json["run_file"] = record.run_file;
   for (const auto& [name, model] : record.models) json["models"][name] = to_json(model);
   std::map<std::int64_t, nlohmann::json> rungs;
   for (const auto& [step, losses] : record.losses) rungs[step]["losses"] = losses;
@@ -139,6 +142,15 @@ RunRecord load_run_record(const fs::path& folder, FileSystem& files) {
   const fs::path path = run_record_in(folder);
   if (!files.exists(path)) return {};
   return parse_run_record(read_file(path, files), path.string());
+}
+
+void set_aside_run_record(const fs::path& folder, FileSystem& files) {
+  const fs::path path = run_record_in(folder);
+  if (!files.exists(path)) return;
+  fs::path aside = folder / "run.set-aside.json";
+  for (int copy = 2; files.exists(aside); ++copy) aside = folder / fmt::format("run.set-aside-{}.json", copy);
+  files.rename(path, aside);
+  files.sync_folder(folder);
 }
 
 void store_run_record(const RunRecord& record, const fs::path& folder, FileSystem& files) {

@@ -28,6 +28,7 @@ struct RecordedModel {
 };
 
 struct RunRecord {
+  std::string run_file = {};  ///< its path from the run's folder on; older records do not say it
   std::map<std::string, RecordedModel> models;  ///< by name
   /// By the step of a rung: who ended there, and why.
   std::map<std::int64_t, std::map<std::string, std::string>> rungs;
@@ -49,6 +50,8 @@ std::filesystem::path run_record_in(const std::filesystem::path& folder);
 /// The record in a run's folder; an empty one if there is none. Throws IoError, or ConfigError if it is no
 /// record.
 RunRecord load_run_record(const std::filesystem::path& folder, FileSystem& files = FileSystem::real());
+/// Renames the record so that it is kept and not read; nothing if there is none. Throws IoError.
+void set_aside_run_record(const std::filesystem::path& folder, FileSystem& files = FileSystem::real());
 /// Replaces it at once: a crash leaves the one or the other. Makes the folder. Throws IoError.
 void store_run_record(const RunRecord& record, const std::filesystem::path& folder,
                       FileSystem& files = FileSystem::real());

@@ -107,6 +107,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
         .model = models[m].model,
         .data = with_dropout(std::move(models[m].data), models[m].model),
         .fresh = options_.fresh,
+        .run_file = options_.run_file,
         .watchdog_seconds = options_.watchdog_seconds,
         .files = options_.files,
         .companions = m < options_.companions.size() ? options_.companions[m] : nullptr,
@@ -119,7 +120,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
         .ends_alone = options_.several.has_value()};
     if (ranks_) {
       setup.stop_requested = [this] { return stop_->load(); };
-      setup.on_stop_agreed = [this, m](std::int64_t step) { agree_to_stop(m, step); };
+      setup.on_stop_agreed = [this, m](std::int64_t step) { end_soon(m, step); };
     }
     models_.push_back(std::make_unique<ModelRun>(std::move(setup), plan));
   }
@@ -189,12 +190,11 @@ void Trainer::make_executors(const RunPrograms& programs) {
   training_.emplace(*programs.training, std::move(training), streams_, options);
 }
 
-/// Other lanes may be in the next round already, and in an asynchronous pipeline in the one behind it: all
-/// ranks finish that.
-void Trainer::agree_to_stop(std::size_t model, std::int64_t step) {
-  if (options_.several) return training_->end_soon(model, step);  // why is agreed upon then
-  stop_agreed_ = true;
-  training_->end_after(model, step + (models_[model]->plan().strategy.is_asynchronous() ? 2 : 1));
+/// Steps end, and why is looked at then. Other lanes may be in the next round already, and in an asynchronous
+/// pipeline, whose model is alone, in the one behind it: all ranks finish that.
+void Trainer::end_soon(std::size_t model, std::int64_t step) {
+  if (models_[model]->plan().strategy.is_asynchronous()) return training_->end_after(model, step + 2);
+  training_->end_soon(model, step);
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
@@ -212,12 +212,11 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
   check_space();
   if (options_.several && options_.several->on_begin) options_.several->on_begin();
   for (;;) {
+    agree();
     run_interludes();
-    if (options_.several) {
-      agree();
-      if (!stopped() && end_models()) replan();
-    }
-    if (stopped() || is_done()) break;
+    if (options_.several && !stopped() && end_models()) replan();
+    if (is_over()) break;
+    save_what_is_due();
     run_steps();
   }
   // Also those of which none was trained, if a stop came before the first step.
@@ -303,6 +302,11 @@ bool Trainer::is_done() const {
   return true;
 }
 
+/// A model that is alone ends the run with itself.
+bool Trainer::is_over() const {
+  return stopped() || is_done() || (!options_.several && !endings_.front().why.empty());
+}
+
 void Trainer::run_steps() {
   std::vector<StepRange> steps;
   steps.reserve(models_.size());
@@ -352,29 +356,62 @@ LiveFigures Trainer::live() const {
 /// On the lane cpu. All ranks know a step's loss, and none is more than a round ahead.
 void Trainer::note_step(std::size_t model, const StepReport& report) {
   models_[model]->note_step(report);
-  if (!options_.several) return;
-  const bool diverges = !std::isfinite(report.loss);
+  note_ending(model, report);
+  const bool pauses = !ranks_ && (has_failed(model) || models_[model]->save_is_due());
+  if (pauses || !endings_[model].why.empty()) end_soon(model, report.step);
+}
+
+void Trainer::note_ending(std::size_t model, const StepReport& report) {
   Ending& ending = endings_[model];
-  if (diverges && ending.why.empty())
+  if (!ending.why.empty()) return;
+  const std::int64_t skipped = models_[model]->skipped_in_a_row();
+  if (options_.several && report.has_loss && !std::isfinite(report.loss)) {
     ending.why = fmt::format("its loss is not finite at step {}", report.step + 1);
-  if (diverges || (!ranks_ && has_failed(model))) training_->end_soon(model, report.step);
+  } else if (skipped >= models_[model]->config().train.max_skipped_steps) {
+    ending = {.why = fmt::format(
+                  "{} steps in a row updated nothing, since their gradients were not finite, the last "
+                  "of them step {} with a loss of {} (train.max_skipped_steps)",
+                  skipped, report.step + 1, report.loss),
+              .is_saved = true};
+  }
 }
 
 bool Trainer::has_failed(std::size_t model) const {
   return options_.several && !models_[model]->failure().empty();
 }
 
-/// Whether some rank was asked to stop, and which models cannot go on since a rank cannot save them.
+/// Whether some rank was asked to stop, which models are due to be saved, and which cannot go on since a rank
+/// cannot save them.
 void Trainer::agree() {
   Communicator* ranks = ranks_ ? &ranks_->outside() : nullptr;
   if (ranks_) {
     const std::vector<std::string> stops = texts_of_ranks(ranks, [&] { return stop_->load() ? "stop" : ""; });
     stop_agreed_ = std::ranges::any_of(stops, [](const std::string& text) { return !text.empty(); });
   }
+  const std::string due = text_of_first_rank(ranks, [&] {
+    std::string marks;
+    for (const auto& model : models_) marks += model->save_is_due() ? '1' : '0';
+    return marks;
+  });
+  due_to_save_.clear();
+  for (const char mark : due) due_to_save_.push_back(mark == '1');
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (!is_under_way(m)) continue;
     for (const std::string& failure : texts_of_ranks(ranks, [&] { return models_[m]->failure(); }))
       if (endings_[m].why.empty()) endings_[m] = {.why = failure, .is_failure = !failure.empty()};
+  }
+}
+
+void Trainer::save_what_is_due() {
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (!due_to_save_[m] || !is_under_way(m)) continue;
+    try {
+      models_[m]->save_between_steps();
+    } catch (const IoError& error) {
+      if (!options_.several) throw;
+      if (endings_[m].why.empty())
+        endings_[m] = {.why = fmt::format("it could not be saved: {}", error.what()), .is_failure = true};
+    }
   }
 }
 
@@ -425,8 +462,9 @@ bool Trainer::try_to_end(std::size_t m, bool others_go_on) {
     try {
       if (!model.save(*stop_, !others_go_on)) return false;
     } catch (const IoError& error) {
-      if (!options_.several) throw;
-      ending = {.why = fmt::format("it could not be saved: {}", error.what()), .is_failure = true};
+      if (!options_.several && ending.why.empty()) throw;
+      const std::string before = ending.why.empty() ? "" : ending.why + "; ";
+      ending = {.why = fmt::format("{}it could not be saved: {}", before, error.what()), .is_failure = true};
     }
   }
   results_[m] = std::move(model.finish());

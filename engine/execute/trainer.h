@@ -52,10 +52,11 @@ struct SeveralModels {
 class Trainer {
  public:
   struct Options {
-    bool fresh = false;                       ///< do not resume from checkpoint.path
-    double watchdog_seconds = 900;            ///< a wait for the device longer than this fails the run
-    IoFaults* faults = nullptr;               ///< of the nvme tier; tests only
-    FileSystem* files = &FileSystem::real();  ///< of checkpoints
+    bool fresh = false;             ///< do not resume from checkpoint.path, but set aside what is there
+    std::string run_file = {};      ///< by which checkpoints say whose they are; empty: they do not
+    double watchdog_seconds = 900;  ///< a wait for the device longer than this fails the run
+    IoFaults* faults = nullptr;     ///< of the nvme tier; tests only
+    FileSystem* files = &FileSystem::real();                         ///< of checkpoints
     std::vector<std::shared_ptr<const Companions>> companions = {};  ///< by model, for its checkpoints
     Communicator* world = nullptr;           ///< of a run of several ranks; outlives the trainer
     MakeDeviceGroup make_device_group = {};  ///< if the device exchanges values between ranks itself
@@ -119,8 +120,10 @@ class Trainer {
   Executor::Options executor_options() const;
   bool is_under_way(std::size_t model) const { return results_[model] == std::nullopt; }
   bool is_done() const;
+  bool is_over() const;
   void run_steps();
   void note_step(std::size_t model, const StepReport& report);
+  void note_ending(std::size_t model, const StepReport& report);
   void run_interludes();
   /// Which models it is due for; their steps.
   std::vector<StepRange> due(Interlude interlude) const;
@@ -130,6 +133,7 @@ class Trainer {
                               const Executor::OnStep& on_step);
   bool has_failed(std::size_t model) const;
   void agree();
+  void save_what_is_due();
   bool waits_at_rung(std::size_t model) const;
   void choose();
   bool end_models();
@@ -138,7 +142,7 @@ class Trainer {
   /// What ranks do together they must begin and end together: a request alone stops nothing.
   bool stopped() const { return ranks_ ? stop_agreed_.load() : stop_->load(); }
   const std::atomic<bool>& executor_stop() const { return ranks_ ? never_ : *stop_; }
-  void agree_to_stop(std::size_t model, std::int64_t step);
+  void end_soon(std::size_t model, std::int64_t step);
   void measure();
   void count_planned();
 
@@ -154,7 +158,7 @@ class Trainer {
   /// Why a model is to end before its last step.
   struct Ending {
     std::string why;
-    bool is_saved = false;
+    bool is_saved = false;    ///< if it can be
     bool is_failure = false;  ///< its checkpoints cannot be written
   };
   std::vector<Ending> endings_;
@@ -167,6 +171,7 @@ class Trainer {
   LiveFigures before_;                       ///< of executors that are gone
   const std::atomic<bool>* stop_ = nullptr;  ///< of train()
   std::atomic<bool> stop_agreed_ = false;    ///< by all ranks
+  std::vector<bool> due_to_save_;            ///< by model, as rank 0 found for all
   const std::atomic<bool> never_ = false;
   std::mutex listening_;  ///< one call at a time
   Measurements measured_;

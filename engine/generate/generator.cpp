@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/finite.h"
 #include "base/storage_type.h"
 #include "engine/graph/logits_graph.h"
 #include "engine/graph/operators/embedding.h"
@@ -329,6 +331,12 @@ void Generator::take_tokens(const OnToken& on_token) {
                      logits.row<const T>(static_cast<std::int64_t>(i)) + logits.columns, row.begin(),
                      [this](T value) { return capped(static_cast<float>(value), head_.soft_cap); });
     });
+    if (std::ranges::any_of(row, [](float logit) { return std::isnan(logit); })) {
+      throw NotFiniteError(
+          fmt::format("prompt {}: the logits behind its token {} are no numbers: the model's numbers "
+                      "overflow; try --precision fp32, or look at its weights",
+                      i + 1, sequences_[i].ids.size()));
+    }
     const auto position = static_cast<std::uint64_t>(sequences_[i].ids.size());
     add_token(i, next_token(row, options_.sampling, {.prompt = i, .position = position}));
     if (on_token) on_token(i, sequences_[i].ids.back());

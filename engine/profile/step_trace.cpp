@@ -128,7 +128,7 @@ void StepTrace::add_steps(const RecordedStep& step, std::int64_t begin) {
     fields_.clear();
     SliceFields fields(fields_);
     fields.name(fmt::format("step {}", model.report.step + 1));
-    fields.annotate("loss", model.report.loss);
+    if (model.report.has_loss) fields.annotate("loss", model.report.loss);
     fields.annotate("gradient norm", model.report.grad_norm);
     packets_.begin_slice(start, track, fields_);
     packets_.end_slice(end, track);

@@ -107,8 +107,14 @@ nlohmann::json busy_json(const Measurements& measured) {
   return busy;
 }
 
+/// Null if it has none.
+template <typename Report>
+nlohmann::json loss_json(const Report& report) {
+  return report.has_loss ? nlohmann::json(report.loss) : nlohmann::json();
+}
+
 nlohmann::json step_json(const StepReport& report) {
-  nlohmann::json json = {{"step", report.step + 1},       {"loss", report.loss},
+  nlohmann::json json = {{"step", report.step + 1},       {"loss", loss_json(report)},
                          {"grad_norm", report.grad_norm}, {"learning_rate", report.learning_rate},
                          {"seconds", report.seconds},     {"skipped", report.skipped}};
   if (report.loss_scale != 1) json["loss_scale"] = report.loss_scale;
@@ -116,12 +122,13 @@ nlohmann::json step_json(const StepReport& report) {
 }
 
 nlohmann::json validation_json(const ValidationPoint& point) {
-  return {{"step", point.step}, {"validation_loss", point.loss}};
+  return {{"step", point.step}, {"validation_loss", loss_json(point)}};
 }
 
 nlohmann::json validation_json(const std::vector<ValidationPoint>& points) {
   nlohmann::json json = nlohmann::json::array();
-  for (const ValidationPoint& point : points) json.push_back({{"step", point.step}, {"loss", point.loss}});
+  for (const ValidationPoint& point : points)
+    json.push_back({{"step", point.step}, {"loss", loss_json(point)}});
   return json;
 }
 

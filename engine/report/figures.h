@@ -88,6 +88,11 @@ nlohmann::json list_of(const std::vector<StepReport>& steps, Member member) {
   for (const StepReport& step : steps) values.push_back(step.*member);
   return values;
 }
+/// "none" if nothing of it is a target.
+template <typename Report>
+std::string loss_text(const Report& report) {
+  return report.has_loss ? fmt::format("{:.4f}", report.loss) : "none";
+}
 /// What report.metrics and TensorBoard show of a step, and of a validation.
 nlohmann::json step_json(const StepReport& report);
 nlohmann::json validation_json(const ValidationPoint& point);

@@ -18,19 +18,14 @@ namespace strata {
 namespace {
 
 std::optional<double> validation_of(const TrainResult& result) {
-  if (result.validation.empty()) return std::nullopt;
+  if (result.validation.empty() || !result.validation.back().has_loss) return std::nullopt;
   return result.validation.back().loss;
-}
-
-std::optional<double> training_loss_of(const TrainResult& result) {
-  if (result.steps.empty()) return std::nullopt;
-  return loss_of(result);
 }
 
 /// What models are ranked by: nothing if the model has no place.
 std::optional<double> score_of(const ModelOutcome& model, bool by_validation) {
   if (!model.ended.empty()) return std::nullopt;
-  return by_validation ? validation_of(model.result) : training_loss_of(model.result);
+  return by_validation ? validation_of(model.result) : recent_loss(model.result);
 }
 
 double tokens_per_second_of(const ModelOutcome& model) {
@@ -63,7 +58,7 @@ Row cells_of(const ModelOutcome& model, const std::string& rank) {
           model.name,
           overrides_text(model),
           fmt::format("{}/{}", model.result.counters.step, model.config->train.steps),
-          loss_text(training_loss_of(model.result)),
+          loss_text(recent_loss(model.result)),
           loss_text(validation_of(model.result)),
           state_text(model)};
 }
@@ -122,7 +117,7 @@ nlohmann::json model_json(const ModelOutcome& model, const std::optional<std::si
           {"rank", or_null(rank)},
           {"steps", result.counters.step},
           {"skipped_steps", result.counters.skipped},
-          {"loss", or_null(training_loss_of(result))},
+          {"loss", or_null(recent_loss(result))},
           {"losses", list_of(result.steps, &StepReport::loss)},
           {"validation_loss", or_null(validation_of(result))},
           {"validation", validation_json(result.validation)},
@@ -136,13 +131,6 @@ nlohmann::json model_json(const ModelOutcome& model, const std::optional<std::si
 }
 
 }  // namespace
-
-double loss_of(const TrainResult& result) {
-  const std::int64_t count = std::min(kStepsOfLoss, std::ssize(result.steps));
-  double sum = 0;
-  for (auto step = result.steps.end() - count; step != result.steps.end(); ++step) sum += step->loss;
-  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
-}
 
 bool ModelsReport::ranks_by_validation() const {
   const auto lacks_it = [](const ModelOutcome& model) {

@@ -32,7 +32,7 @@ struct ModelsReport {
   bool by_validation = true;  ///< whether models are compared by it, if each has one
 
   /// By the latest validation loss, unless one of the models that took steps and was not ended has none;
-  /// else by loss_of(). The best first; without those that were ended or have no such loss.
+  /// else by recent_loss(). The best first; without those that were ended or have no such loss.
   std::vector<std::size_t> ranking() const;
   bool ranks_by_validation() const;
 
@@ -40,10 +40,6 @@ struct ModelsReport {
   /// The share of the time in which the compute lane did nothing.
   double idle_share() const;
 };
-
-/// The mean over the last kStepsOfLoss steps, which tells more than one step's.
-constexpr std::int64_t kStepsOfLoss = 10;
-double loss_of(const TrainResult& result);
 
 /// A table of all models, the best first, and what the run was like.
 std::string leaderboard_text(const ModelsReport& report);

@@ -73,21 +73,21 @@ void ModelsTable::Row::on_start(const std::string& source) {
 void ModelsTable::Row::on_step(const StepReport& report) {
   const std::lock_guard lock(table_->mutex_);
   step_ = report.step + 1;
-  loss_ = report.loss;
+  if (report.has_loss) loss_ = report.loss;
   step_time_.add(report);
   latest_change_ = ++table_->changes_;
   if (table_->panel_) table_->panel_->note_loss(report.loss);
   for (const std::string& line : skipped_steps_.lines_of(report)) say(line);
   if (is_trained() && !table_->terminal_)
-    say(fmt::format("trained, step {}, loss {:.4f}", step_, report.loss));
+    say(fmt::format("trained, step {}, loss {}", step_, loss_text(report)));
   table_->note_change(/*by_step=*/true);
 }
 
 void ModelsTable::Row::on_validation(const ValidationPoint& point) {
   const std::lock_guard lock(table_->mutex_);
-  validation_ = point.loss;
+  if (point.has_loss) validation_ = point.loss;
   latest_change_ = ++table_->changes_;
-  say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
+  say(fmt::format("step {}: validation loss {}", point.step, loss_text(point)));
 }
 
 void ModelsTable::Row::on_sampling(const SamplingProgress& progress) {

@@ -115,15 +115,15 @@ std::string ProgressLine::line_of(const StepReport& report, double utilisation) 
   for (const Tier tier : used_tiers(plan_.budgets))
     memory += fmt::format("{} {}  ", name_of(tier), format_bytes(plan_.arena_bytes(tier)));
   return fmt::format(
-      "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
-      report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+      "step {}/{}  loss {}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
+      report.step + 1, config_.train.steps, loss_text(report), report.grad_norm, report.learning_rate,
       static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(), 100 * utilisation,
       memory, format_duration(left));
 }
 
 void ProgressLine::on_validation(const ValidationPoint& point) {
   const std::lock_guard lock(mutex_);
-  say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
+  say(fmt::format("step {}: validation loss {}", point.step, loss_text(point)));
 }
 void ProgressLine::on_sampling(const SamplingProgress& progress) {
   const std::lock_guard lock(mutex_);

@@ -28,7 +28,7 @@ Scalar scalar(std::string tag, double value) {
 std::vector<Scalar> scalars_of(const nlohmann::json& line) {
   std::vector<Scalar> scalars;
   for (const auto& [key, value] : line.items()) {
-    if (key == "step") continue;
+    if (key == "step" || value.is_null()) continue;
     const double number = value.is_boolean() ? (value.get<bool>() ? 1 : 0) : value.get<double>();
     scalars.push_back(scalar("train/" + key, number));
   }

@@ -101,14 +101,14 @@ std::string summary_text(const TrainReport& report) {
   const TrainResult& result = report.result;
   if (result.steps.empty()) return fmt::format("no step was run\nstate hash {}\n", result.state_hash);
   line(fmt::format(
-      "loss       {:.4f} -> {:.4f} over {} steps{}", result.steps.front().loss, result.steps.back().loss,
+      "loss       {} -> {} over {} steps{}", loss_text(result.steps.front()), loss_text(result.steps.back()),
       result.steps.size(),
       result.counters.skipped > 0
           ? fmt::format("; {} steps skipped, their gradient norm was not finite", result.counters.skipped)
           : ""));
   if (!result.validation.empty()) {
-    line(fmt::format("validation {:.4f} (step {}) -> {:.4f} (step {})", result.validation.front().loss,
-                     result.validation.front().step, result.validation.back().loss,
+    line(fmt::format("validation {} (step {}) -> {} (step {})", loss_text(result.validation.front()),
+                     result.validation.front().step, loss_text(result.validation.back()),
                      result.validation.back().step));
   }
   const StepTime time = step_time(result.steps);

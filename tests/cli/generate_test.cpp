@@ -1,7 +1,10 @@
 // strata generate and strata evaluate, as a user runs them.
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/cli/workspace.h"
 #include "tests/support/source_folder.h"
@@ -55,6 +58,41 @@ TEST_F(GenerateCommands, SayTheSameOfACheckpointAndOfItsExport) {
                   {"too little"});
   expect_sentence(strata(on_model("evaluate", "model", {"--data", "corpus.txt", "--sequence", "100000"})), 2,
                   {"windows of 100000 tokens", "longest sequence"});
+}
+
+/// Sets an element of a tensor of fp32 in a safetensors file.
+void spoil(const std::filesystem::path& file, const std::string& tensor, float value) {
+  std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+  std::uint64_t size = 0;
+  stream.read(reinterpret_cast<char*>(&size), sizeof(size));
+  std::string header(size, ' ');
+  stream.read(header.data(), static_cast<std::streamsize>(size));
+  const auto begin = nlohmann::json::parse(header).at(tensor).at("data_offsets").at(0).get<std::uint64_t>();
+  stream.seekp(static_cast<std::streamoff>(sizeof(size) + size + begin + 4));
+  stream.write(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+TEST_F(GenerateCommands, SayThatAModelsNumbersAreNone) {
+  make_model_folder("model");
+  const std::string tensor = "model.norm.weight";
+  const Arguments evaluate = on_model("evaluate", "model", {"--data", "corpus.txt", "--sequence", "16"});
+  const Arguments generate = on_model("generate", "model", {"--prompt", "the ", "--max-tokens", "5"});
+  for (const float value : {NAN, INFINITY}) {
+    spoil(path("model/model.safetensors"), tensor, value);
+    for (const Arguments& arguments : {evaluate, generate})
+      expect_sentence(strata(arguments), 1,
+                      {"model/model.safetensors", "element 1 of tensor " + tensor, "is "});
+    const Arguments from_it = {"model.architecture=''", "model.config={}", "model.path=model",
+                               "data.tokenizer=bytes"};
+    expect_sentence(strata(train("run.yaml", from_it)), 1, {"element 1 of tensor " + tensor});
+  }
+  // Finite weights, whose products are not.
+  spoil(path("model/model.safetensors"), tensor, 3e38F);
+  expect_sentence(strata(evaluate), 1, {"the loss of these texts is", "--precision fp32"});
+  spoil(path("model/model.safetensors"), "model.layers.0.input_layernorm.weight", 3e38F);
+  const Outcome spoken = strata(generate);
+  EXPECT_EQ(spoken.status, 1);
+  EXPECT_THAT(spoken.err, ::testing::HasSubstr("strata: prompt 1: the logits behind its token"));
 }
 
 TEST_F(GenerateCommands, PutAChatIntoTheModelsWords) {

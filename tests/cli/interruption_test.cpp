@@ -94,7 +94,7 @@ TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
   run.send(SIGINT);
   const Outcome stopped = run.wait();
   EXPECT_EQ(stopped.status, 1);
-  EXPECT_THAT(stopped.err, HasSubstr("nothing was saved, since the run file has no checkpoint.path"));
+  EXPECT_THAT(stopped.err, HasSubstr("nothing was saved: checkpoint.path is none"));
 }
 
 /// Where a run keeps its state: on the host, or on drives whose files a killed run leaves behind.
@@ -191,6 +191,7 @@ TEST_F(Interruption, IsForgottenByAFreshStart) {
   Arguments fresh = saving({});
   fresh.emplace_back("--fresh");
   EXPECT_EQ(report(fresh)["loss"].size(), 6U);
+  EXPECT_TRUE(has_checkpoint("set-aside/step-00000003")) << "what is forgotten is kept";
 }
 
 }  // namespace

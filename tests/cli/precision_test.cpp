@@ -20,7 +20,7 @@ class AutomaticPrecision : public Workspace {
  protected:
   /// The run file that says nothing of it.
   AutomaticPrecision() {
-    std::string text = run_file();
+    std::string text = run_file() + "checkpoint: none\n";
     const std::string given = ", precision: bf16";
     text.erase(text.find(given), given.size());
     write("run.yaml", text);

@@ -19,7 +19,7 @@ class Search : public Workspace {
  protected:
   /// run.yaml with nothing said of its layout, and the budgets unlimited.
   Search() {
-    std::string text = run_file();
+    std::string text = run_file() + "checkpoint: none\n";
     const auto replace = [&](const std::string& from, const std::string& to) {
       text.replace(text.find(from), from.size(), to);
     };

@@ -78,6 +78,16 @@ TEST_F(Warning, OfARunThatUpdatedNothingEndsItWithStatusOne) {
   EXPECT_EQ(count_of("warning: 10 steps in a row have updated nothing", outcome.err), 1);
 }
 
+TEST_F(Warning, OfStepsInARowThatUpdateNothingEndsTheRun) {
+  const Arguments infinite = {"train.precision=fp16", "train.loss_scale.initial=1e38",
+                              "train.loss_scale.backoff=0.999", "train.steps=1000", "checkpoint.path=out"};
+  const Outcome outcome = strata(train("run.yaml", infinite));
+  expect_sentence({outcome.status, "", outcome.err}, 1,
+                  {"20 steps in a row updated nothing", "their gradients were not finite",
+                   "train.max_skipped_steps", "try a smaller optimizer.lr"});
+  EXPECT_THAT(outcome.err, HasSubstr("the model is in out/step-0000002")) << "its weights are whole";
+}
+
 TEST_F(Warning, OfCurvesThatCannotGoOnLeavesTheRunGood) {
   const Outcome outcome = strata(train("run.yaml", {"report.tensorboard=curves", "train.steps=20"}),
                                  {.folder = {}, .largest_file = 2 * KiB});

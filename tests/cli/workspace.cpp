@@ -36,7 +36,7 @@ Workspace::Workspace() {
   std::string text;
   for (int i = 0; i < 400; ++i) text += fmt::format("line {} of a small text, {} words long\n", i * i, i % 7);
   write("corpus.txt", text);
-  write("run.yaml", run_file());
+  write("run.yaml", run_file() + "checkpoint: none\n");
 }
 
 std::string Workspace::run_file() {

@@ -26,7 +26,7 @@ class Workspace : public ::testing::Test {
 
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
   void write(const std::string& name, const std::string& content) const;
-  /// Six steps of a three-layer Llama on corpus.txt; no checkpoints. Its name is run.yaml.
+  /// Six steps of a three-layer Llama on corpus.txt. run.yaml is that without checkpoints.
   static std::string run_file();
 
   Process start(const Arguments& arguments, Process::Options options = {}) const;

@@ -45,6 +45,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.validation_batches", "12"},
     {"train.threads", "3"},
     {"train.watchdog", "60"},
+    {"train.max_skipped_steps", "3"},
     {"train.loss_scale.initial", "1024"},
     {"train.loss_scale.growth", "3"},
     {"train.loss_scale.backoff", "0.25"},
@@ -114,6 +115,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"device.product_table", "products.txt"},
     {"checkpoint.path", "out"},
     {"checkpoint.every", "9"},
+    {"checkpoint.every_minutes", "7.5"},
     {"checkpoint.keep", "8"},
     {"checkpoint.wait_for_space", "60"},
     {"report.metrics", "m.jsonl"},
@@ -209,6 +211,7 @@ train:
   validation_batches: 8
   threads: 0
   watchdog: 900
+  max_skipped_steps: 20
   loss_scale:
     initial: 65536
     growth: 2
@@ -291,8 +294,9 @@ device:
     # d2h: (not given)
     # ranks: (not given)
 checkpoint:
-  # path: (not given)
+  path: none
   every: 0
+  every_minutes: 30
   keep: 2
   wait_for_space: 3600
 report:

@@ -83,7 +83,28 @@ TEST(LoadRunConfig, LeavesKeysThatAreNotGivenAtTheirDefaults) {
   RunConfig expected;
   expected.model.path = std::string("m");
   expected.data.path = {"a.txt"};
+  expected.checkpoint.path = "out/run";
   EXPECT_EQ(parse_run_config(kMinimal + "train:\n  # steps: 7\n", "run.yaml"), expected);
+}
+
+TEST(Checkpoints, AreInTheFolderOfTheRunFilesNameOrNowhere) {
+  const auto path_of = [](const std::string& text, const std::string& name = "runs/a b.yaml",
+                          const std::vector<std::string>& overrides = {}) {
+    const RunConfig config = parse_run_config(kMinimal + text, name, overrides);
+    EXPECT_EQ(parse_run_config(dump(config), "dump"), config);
+    return config.checkpoint.path;
+  };
+  EXPECT_EQ(path_of(""), "out/a_b");
+  EXPECT_EQ(path_of("checkpoint: {every: 5}\n"), "out/a_b");
+  EXPECT_EQ(path_of("", "/tmp/small.json"), "out/small");
+  for (const std::string none : {"checkpoint: none\n", "checkpoint: {path: none, every: 5}\n"}) {
+    EXPECT_EQ(path_of(none), "");
+    EXPECT_EQ(path_of(none, "run.yaml", {"checkpoint.path=there"}), "there");
+  }
+  EXPECT_EQ(path_of("checkpoint: {path: out, every: 5}\n", "run.yaml", {"checkpoint=none"}), "");
+  EXPECT_EQ(path_of("checkpoint: {path: ./none}\n"), "./none");
+  EXPECT_THAT(refusal(kMinimal + "checkpoint: all\n"), HasSubstr("checkpoint: expected a map of keys"));
+  EXPECT_THAT(refusal(kMinimal + "train: none\n"), HasSubstr("train: expected a map of keys"));
 }
 
 TEST(LoadRunConfig, ReadsAJsonFile) {
@@ -481,8 +502,6 @@ TEST(ImpossibleCombinations, PointAtTheKeyThatIsGiven) {
             "run.yaml: data.path: no data is given: set data.path to the files to train on");
   EXPECT_EQ(refusal("model: {path: m}\ndata: {path: [a.txt, b.bin]}\n"),
             "run.yaml:2:8: data.tokenizer: 'b.bin' holds token ids, not text: set data.tokenizer to none");
-  EXPECT_THAT(refusal(kMinimal + "checkpoint: {every: 5}\n"),
-              HasSubstr("checkpoint.every: needs checkpoint.path"));
   EXPECT_THAT(
       refusal("model: {path: m}\ndata: {path: a, validation_fraction: 0}\ntrain: {validate_every: 5}\n"),
       StartsWith("run.yaml:3:9: train.validation_batches: train.validate_every needs held-out data"));

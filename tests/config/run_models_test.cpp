@@ -244,8 +244,16 @@ TEST(Models, HaveFoldersAndMetricsOfTheirOwn) {
   const RunModels set = parse(text, {"checkpoint.path=there"}, kFiles);
   EXPECT_EQ(set.checkpoint_path, "there");
   EXPECT_EQ(set.models[1].config.checkpoint.path, "there/large") << "a --set counts for all";
-  const RunModels none = parse(kMinimal + "models: [{checkpoint.path: a}, {}]\n");
+  const RunModels by_name = parse(kMinimal + "models: [{checkpoint.path: a}, {}, {checkpoint: none}]\n");
+  EXPECT_EQ(by_name.checkpoint_path, "out/run");
+  EXPECT_EQ(by_name.models[1].config.checkpoint.path, "out/run/model-2");
+  EXPECT_EQ(by_name.models[2].config.checkpoint.path, "");
+  EXPECT_EQ(parse(dump(by_name)), by_name);
+  const RunModels none = parse(kMinimal + "checkpoint: none\nmodels: [{checkpoint.path: a}, {}]\n");
+  EXPECT_EQ(none.checkpoint_path, "");
+  EXPECT_EQ(none.models[0].config.checkpoint.path, "a");
   EXPECT_EQ(none.models[1].config.checkpoint.path, "");
+  EXPECT_EQ(parse(dump(none)), none);
 }
 
 TEST(Models, ShareNoFolderAndNoFile) {

@@ -284,7 +284,7 @@ TEST_F(PartlyTrained, HasTheTargetsThatAreAndCountsThem) {
   for (std::int64_t microbatch = 0; microbatch < loader.validation_microbatches(); ++microbatch)
     expect_targets(validation(loader, microbatch), held_out);
   EXPECT_GT(held_out, 0);
-  EXPECT_EQ(loader.trained_validation_targets(), held_out);
+  EXPECT_EQ(loader.trained_validation_targets(HeldOutOnce::no), held_out);
 }
 
 TEST_F(PartlyTrained, RefusesDataWithoutAnyTarget) {
@@ -367,7 +367,7 @@ TEST_F(WithinDocuments, PlacesBeginAnewAndNothingIsPredictedAcrossABorder) {
     loader.fill_validation(microbatch, data.tokens, data.targets, {}, places);
     held_out += expect_places(data, places);
   }
-  EXPECT_EQ(loader.trained_validation_targets(), held_out);
+  EXPECT_EQ(loader.trained_validation_targets(HeldOutOnce::no), held_out);
 }
 
 TEST_F(WithinDocuments, RanksThatShareSequencesHaveTheirPartsOfThem) {
@@ -501,7 +501,7 @@ TEST_F(WholeDocuments, AreHeldOutWhole) {
     for (std::size_t i = 0; i < tokens.size(); ++i) EXPECT_TRUE(tokens[i] == 0 || tokens[i] >= border);
     trained += std::ranges::count_if(targets, [](std::int32_t target) { return target != kUntrained; });
   }
-  EXPECT_EQ(loader.trained_validation_targets(), trained);
+  EXPECT_EQ(loader.trained_validation_targets(HeldOutOnce::no), trained);
   config_.data.validation_fraction = 0.9;
   config_.data.path = {write({100, 1})};
   EXPECT_THAT(refusal([&] { this->loader(); }), HasSubstr("leaves none to train on"));

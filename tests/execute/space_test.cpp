@@ -146,8 +146,14 @@ TEST_F(LackOfSpace, ForAllThatAreKeptIsAWarning) {
   Bytes size = 0;
   for (const auto& file : fs::directory_iterator(path)) size += static_cast<Bytes>(file.file_size());
   SmallFileSystem files(2 * size);
-  run(config_, {.fresh = true, .files = &files, .listener = &warnings_});
+  config_.train.steps = 6;
+  run(config_, {.files = &files, .listener = &warnings_});
   EXPECT_THAT(warnings_.all(), IsEmpty());  // the two that are there become two others, one at a time
+  run(config_, {.fresh = true, .files = &files, .listener = &warnings_});
+  EXPECT_THAT(warnings_.all(),
+              ElementsAre(HasSubstr("--fresh: what was trained before, up to step-00000006, is kept"),
+                          AllOf(HasSubstr("checkpoint.keep 2"), HasSubstr("at once"))));
+  warnings_ = {};
   fs::remove_all(config_.checkpoint.path);
   run(config_, {.files = &files, .listener = &warnings_});
   EXPECT_THAT(warnings_.all(), ElementsAre(AllOf(HasSubstr("checkpoint.keep 2"), HasSubstr("at once"))));
@@ -178,13 +184,16 @@ TEST_F(LackOfSpace, IsNotWhatOtherFailuresAre) {
   EXPECT_THROW(save_in_space(broken, wait), SystemError);
 }
 
-TEST_F(LackOfSpace, AFreshRunBesideAnUnknownVersionIsRefusedBeforeItsFirstStep) {
+TEST_F(LackOfSpace, ACheckpointOfAnUnknownVersionIsKeptByAFreshRunAndRefusedByAnyOther) {
   run(config_, {.files = &test::quick()});
-  test::set_version(fs::path(config_.checkpoint.path) / "step-00000004" / "manifest.json", 99);
+  const fs::path folder = config_.checkpoint.path;
+  test::set_version(folder / "step-00000004" / "manifest.json", 99);
+  const std::string manifest = read_file(folder / "step-00000004" / "manifest.json");
   NoStep listener;
-  expect_error<UnknownVersionError>(
-      [&] { run(config_, {.fresh = true, .files = &test::quick(), .listener = &listener}); },
-      {"step-00000004", "version 99", "another checkpoint.path"});
+  expect_error<UnknownVersionError>([&] { run(config_, {.files = &test::quick(), .listener = &listener}); },
+                                    {"step-00000004", "version 99", "another checkpoint.path"});
+  run(config_, {.fresh = true, .files = &test::quick()});
+  EXPECT_EQ(read_file(folder / "set-aside" / "step-00000004" / "manifest.json"), manifest);
 }
 
 TEST_F(LackOfSpace, ASecondRunInOneCheckpointPathIsRefused) {

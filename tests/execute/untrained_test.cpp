@@ -111,7 +111,7 @@ TEST_F(Untrained, ValidatesByTheMeanOverTargets) {
   config_.optimizer.learning_rate = 0;
   const auto validation = [](const RunConfig& config) { return run(config).result.validation.at(0).loss; };
   const auto targets = [](const RunConfig& config) {
-    return static_cast<double>(BatchLoader(config, 128).trained_validation_targets());
+    return static_cast<double>(BatchLoader(config, 128).trained_validation_targets(HeldOutOnce::yes));
   };
   const RunConfig some = answers(), others = questions();
   EXPECT_NEAR(targets(some) * validation(some) + targets(others) * validation(others),
@@ -155,14 +155,48 @@ TEST_F(Untrained, HasTheLossesOfOneRankOnMany) {
   EXPECT_NEAR(run(one).result.steps.at(0).loss, alone.result.steps.at(0).loss, 1e-5);
 }
 
-TEST_F(Untrained, LeavesAStepWithoutTargetsAtZero) {
+TEST_F(Untrained, IsNoLossWhereAStepHasNoTarget) {
   config_.optimizer.weight_decay = 0;
   config_.data.shuffle = false;
   const RunConfig config = with_marks("late", [](std::size_t token) { return token >= 1000; });
   ASSERT_EQ(targets_of(config), 0);
-  for (const StepReport& step : run(config).result.steps) {
-    EXPECT_EQ(step.loss, 0);
+  const TrainResult result = run(config).result;
+  for (const StepReport& step : result.steps) {
+    EXPECT_FALSE(step.has_loss);
+    EXPECT_TRUE(std::isnan(step.loss));
     EXPECT_EQ(step.grad_norm, 0);
+  }
+  EXPECT_EQ(recent_loss(result), std::nullopt);
+  RunConfig both = with_marks("both", [](std::size_t token) { return token >= 1000 || token < 20; });
+  both.train.validate_every = 0;
+  const TrainResult mixed = run(both).result;
+  EXPECT_TRUE(mixed.steps.at(0).has_loss);
+  ASSERT_FALSE(mixed.steps.at(1).has_loss);
+  EXPECT_EQ(recent_loss(mixed), mixed.steps[0].loss) << "the mean leaves it out";
+}
+
+/// However long microbatches are, the held-out loss is the mean over what is held out.
+TEST_F(Untrained, CountsEachHeldOutSequenceOnce) {
+  config_.train.precision = DType::fp32;
+  config_.train.steps = 1;
+  config_.train.batch = 12;
+  config_.train.validation_batches = 100;
+  const auto validation = [](RunConfig config, std::int64_t microbatch) {
+    config.train.microbatch = microbatch;
+    config.train.validation_batches = BatchLoader(config, 128).validation_microbatches();
+    return run(config).result.validation.at(0).loss;
+  };
+  for (const RunConfig& config : {plain(), answers()}) {
+    ASSERT_EQ(BatchLoader(config, 128).validation_sequences(), 7);
+    const double one_by_one = validation(config, 1);
+    for (const std::int64_t microbatch : {2, 3, 4, 6, 12})
+      EXPECT_NEAR(validation(config, microbatch), one_by_one, 1e-5) << microbatch;
+    RunConfig ranks = config;
+    ranks.train.microbatch = 4;
+    ranks.train.validation_batches = 2;
+    ranks.parallel.data = 3;
+    for (const RunOutcome& outcome : run_ranks(ranks, 3))
+      EXPECT_NEAR(outcome.result.validation.at(0).loss, one_by_one, 1e-5);
   }
 }
 

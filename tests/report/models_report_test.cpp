@@ -133,9 +133,9 @@ TEST_F(Leaderboard, AsksForNoValidationOfThoseThatEndedOrTookNoPart) {
 TEST_F(Leaderboard, TakesTheMeanOfTheLastTenSteps) {
   std::vector<double> losses(20, 100);
   for (std::size_t step = 10; step < 20; ++step) losses[step] = step % 2 == 0 ? 1 : 2;
-  EXPECT_DOUBLE_EQ(loss_of(result_of(losses, {})), 1.5);
-  EXPECT_DOUBLE_EQ(loss_of(result_of({4, 6}, {})), 5);
-  EXPECT_TRUE(std::isnan(loss_of({})));
+  EXPECT_DOUBLE_EQ(recent_loss(result_of(losses, {})).value(), 1.5);
+  EXPECT_DOUBLE_EQ(recent_loss(result_of({4, 6}, {})).value(), 5);
+  EXPECT_EQ(recent_loss({}), std::nullopt);
 }
 
 TEST_F(Leaderboard, HoldsWhatIsNotANumberForTheWorst) {
