@@ -97,7 +97,7 @@ TEST_F(Doctor, LearnsFromARunThatWasPlannedByAProfile) {
 }
 
 TEST_F(Doctor, StatesTheMemoryThatUnlimitedMeansToThePlan) {
-  nlohmann::json rates = {{"cores_copy", true}, {"memory_bytes", 8 << 20}};
+  nlohmann::json rates = {{"cores_copy", true}, {"memory_bytes", 264 << 20}};
   for (const char* rate :
        {"flops_per_second", "memory_bytes_per_second", "h2d_bytes_per_second", "d2h_bytes_per_second",
         "nvme_read_bytes_per_second", "nvme_write_bytes_per_second"})
@@ -112,14 +112,15 @@ TEST_F(Doctor, StatesTheMemoryThatUnlimitedMeansToThePlan) {
   const Outcome fits = plan({});
   EXPECT_EQ(fits.status, 0) << fits.err;
   EXPECT_THAT(fits.out,
-              AllOf(HasSubstr("memory   8.00 MiB, of them"), HasSubstr("to load, save and hash state")));
+              AllOf(HasSubstr("memory   264.00 MiB, of them"), HasSubstr("to load, save and hash state")));
   // State of six million parameters.
   const std::string large = "model.config.vocab_size=200000";
   expect_sentence(plan({"memory.device=4MiB", large}), 2,
-                  {"memory.device: 4.00 MiB", "unlimited is what the machine has, 8.00 MiB"});
+                  {"memory.device: 4.00 MiB", "unlimited is what the machine has, 264.00 MiB"});
   expect_sentence(plan({"memory.device=60MiB", large}), 2,
                   {"memory.host", "to plan for another one give memory.host a number"});
-  const Outcome spilled = plan({"model.config.num_hidden_layers=60", "memory.nvme.path=."});
+  const Outcome spilled = plan(
+      {"model.config.num_hidden_layers=120", "model.config.intermediate_size=384", "memory.nvme.path=."});
   EXPECT_EQ(spilled.status, 0) << spilled.err;
   EXPECT_THAT(spilled.out, AllOf(HasSubstr("nvme    peak"), Not(HasSubstr("nvme    peak 0 B")),
                                  HasSubstr("are free in memory.nvme.path")));
