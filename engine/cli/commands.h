@@ -78,6 +78,7 @@ struct TokenizeCommand : DocumentsCommand {
   std::vector<std::string> texts;
   std::string end;           ///< the token behind each text; empty: the folder's eos_token
   bool has_no_end = false;   ///< there is none
+  std::string begin_token;   ///< of data.begin_token
   std::int64_t threads = 0;  ///< 0: one per core
 };
 int run_tokenize(const TokenizeCommand& command);
@@ -86,6 +87,7 @@ int run_tokenize(const TokenizeCommand& command);
 struct ModelCommand {
   std::string model;          ///< a folder of Hugging Face, a checkpoint or a folder of checkpoints
   std::string tokenizer;      ///< a folder, its tokenizer.json, or "bytes"; empty: the model's folder
+  std::string begin_token;    ///< of data.begin_token; empty: that of the checkpoint's run, or auto
   std::string precision;      ///< of RunConfig::train, or "auto"
   std::string device;         ///< "cpu" or "cuda"
   std::int64_t threads = 0;   ///< 0: one per core

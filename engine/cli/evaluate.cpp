@@ -50,18 +50,19 @@ void add_token_files(Evaluator& evaluator, const std::vector<std::string>& files
 
 /// Leaves out the token that training puts behind a text.
 void add_texts(Evaluator& evaluator, const std::vector<std::string>& files, const DocumentOptions& documents,
-               const PromptText& text, const std::string& tokenizer) {
+               const PromptText& text, const std::string& tokenizer, BeginToken begin) {
   DocumentReader reader(files, documents);
   TextDocument document;
   if (text.tokenizer() == nullptr) {
     for (const std::string& file : files) require_text(MappedFile(file), documents.format);
-    while (reader.next(document)) evaluator.add(text.encode(document.source, text::AddSpecial::no), {});
+    while (reader.next(document)) evaluator.add(text.encode(document.source), {});
     return;
   }
   const std::filesystem::path folder = tokenizer_file_of(tokenizer).parent_path();
   const auto conversations = chat_template_for(files, folder, documents);
-  const DocumentEncoder encoder(*text.tokenizer(), std::nullopt, conversations ? &*conversations : nullptr,
-                                documents.fields);
+  const DocumentEncoder encoder(*text.tokenizer(),
+                                {.begin = begin_of_texts(*text.tokenizer(), folder, begin)},
+                                conversations ? &*conversations : nullptr, documents.fields);
   EncodedDocument encoded;
   while (reader.next(document)) {
     encoder.encode(document, encoded);
@@ -102,7 +103,8 @@ int run_evaluate(const EvaluateCommand& command) {
   if (has_ids) {
     add_token_files(evaluator, files, command.token_bytes, architecture.vocabulary);
   } else {
-    add_texts(evaluator, files, document_options(command), *text, tokenizer);
+    add_texts(evaluator, files, document_options(command), *text, tokenizer,
+              begin_token_of(command, opened.source));
   }
   const EvaluationResult result = evaluator.result();
   if (result.tokens == 0)

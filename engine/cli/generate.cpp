@@ -94,7 +94,8 @@ int run_generate(const GenerateCommand& command) {
   check_json_path("--json", command.json);
   const std::string tokenizer = tokenizer_of(command, opened.source);
   const PromptText text = PromptText::read(tokenizer);
-  const std::vector<TokenIds> encoded = encode_prompts(prompts, text, tokenizer, command.chat, "--chat");
+  const std::vector<TokenIds> encoded = encode_prompts(
+      prompts, text, tokenizer, {command.chat, begin_token_of(command, opened.source), "--chat"});
   GenerationOptions options{
       .precision = opened.precision.storage,
       .max_tokens = command.max_tokens,

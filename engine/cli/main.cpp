@@ -57,6 +57,10 @@ void add_model(CLI::App& app, ModelCommand& command) {
   app.add_option("--tokenizer", command.tokenizer,
                  "a model's folder or its tokenizer.json, or 'bytes'; left out: the model's folder");
   app.add_option(
+         "--begin-token", command.begin_token,
+         "auto, always or never, as data.begin_token; left out: as the checkpoint's run has it, else auto")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  app.add_option(
          "--precision", command.precision,
          "auto, fp32, bf16, fp16 or fp8; auto: bf16 where the device has instructions for it, else fp32")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16", "fp8"}))
@@ -267,6 +271,11 @@ int run(int argc, char** argv) {
       "the token behind each text; left out: eos_token of the folder's tokenizer_config.json");
   tokenize_app->add_flag("--no-end", tokenize.has_no_end, "put no token behind texts")->excludes(end);
   add_documents(*tokenize_app, tokenize);
+  tokenize_app
+      ->add_option("--begin-token", tokenize.begin_token,
+                   "what each text begins with: auto, always or never, as data.begin_token")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->default_val("auto");
   tokenize_app->add_option("--threads", tokenize.threads, "texts that are encoded at once; 0: one per core")
       ->check(CLI::Range(0, 4096));
 

@@ -13,6 +13,7 @@
 #include "engine/checkpoint/companions.h"
 #include "engine/cli/device.h"
 #include "engine/cli/precision.h"
+#include "engine/config/words.h"
 
 namespace strata {
 namespace {
@@ -69,6 +70,15 @@ std::string tokenizer_of(const ModelCommand& command, const ModelSource& source)
       fmt::format("{} is a checkpoint, which has no tokenizer: name a model's folder with --tokenizer, or "
                   "'bytes' if it was trained on bytes",
                   source.folder.string()));
+}
+
+BeginToken begin_token_named(const std::string& word) {
+  const auto& words = Words<BeginToken>::list;
+  return static_cast<BeginToken>(std::ranges::find(words, word) - words.begin());
+}
+
+BeginToken begin_token_of(const ModelCommand& command, const ModelSource& source) {
+  return command.begin_token.empty() ? source.begin_token : begin_token_named(command.begin_token);
 }
 
 std::string memory_line(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes) {

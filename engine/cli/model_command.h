@@ -29,6 +29,12 @@ OpenedModel open_model(const ModelCommand& command);
 /// none, is without.
 std::string tokenizer_of(const ModelCommand& command, const ModelSource& source);
 
+/// Of a word of data.begin_token.
+BeginToken begin_token_named(const std::string& word);
+
+/// What texts begin with: as the command says, or else as the checkpoint's run has it.
+BeginToken begin_token_of(const ModelCommand& command, const ModelSource& source);
+
 /// "1.20 GiB on the device, …": what the parameters take, and where those are that do not fit.
 std::string memory_line(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes);
 nlohmann::json memory_json(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes);

@@ -10,6 +10,7 @@
 #include "base/folder_lock.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/model_command.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
@@ -48,12 +49,19 @@ int run_tokenize(const TokenizeCommand& command) {
   const std::filesystem::path file = tokenizer_file_of(command.tokenizer);
   const text::Tokenizer tokenizer = text::Tokenizer::read(file);
   TokenizeOptions options;
-  if (!command.has_no_end) options.end = end_of_texts(tokenizer, file.parent_path(), command.end);
+  const std::filesystem::path folder = file.parent_path();
+  const BeginToken begin = begin_token_named(command.begin_token);
+  if (command.has_no_end || !command.end.empty()) {
+    options.borders.begin = begin_of_texts(tokenizer, folder, begin);
+    if (!command.end.empty()) options.borders.end = end_named(tokenizer, command.end);
+  } else {
+    options.borders = borders_of_texts(tokenizer, folder, begin);
+  }
   options.threads = static_cast<int>(command.threads > 0 ? command.threads
                                                          : std::max(1U, std::thread::hardware_concurrency()));
   const std::vector<std::string> texts = find_token_files(command.texts, Tokenizer::bytes, "tokenize");
   options.documents = document_options(command);
-  const auto conversations = chat_template_for(texts, file.parent_path(), options.documents);
+  const auto conversations = chat_template_for(texts, folder, options.documents);
   if (conversations) options.conversations = &*conversations;
   options.name = name_of_tokens(tokenizer, file, options, texts);
   const std::unique_ptr<FolderLock> lock = lock_files(command.prefix);

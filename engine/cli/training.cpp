@@ -18,8 +18,10 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
 #include "engine/config/model_names.h"
+#include "engine/config/words.h"
 #include "engine/data/byte_tokens.h"
 #include "engine/data/token_cache.h"
+#include "engine/generate/model_source.h"
 #include "engine/generate/prompts.h"
 #include "engine/plan/lower/strategy.h"
 #include "engine/report/terminal_keys.h"
@@ -75,14 +77,20 @@ void HangAdvice::set(const std::string& what) {
 namespace {
 
 /// The first rank makes them if they are not there; all read them.
-CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts, Job& job) {
+CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts, Job& job,
+                          bool says_borders) {
   RunConfig::DataSection data = config.data;
   if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
   const std::string made = text_of_first_rank(job.world(), [&] {
     TextsLine line;
     const CachedTokens ids = cached_tokens(
-        data, texts, host_threads(config), [&line](const TokenizeProgress& progress) { line.show(progress); },
-        [](const std::string& sentence) { tell("warning: " + sentence + "\n"); });
+        data, texts, host_threads(config),
+        {.on_borders =
+             [says_borders](const std::string& borders) {
+               if (says_borders) tell("texts    " + borders + "\n");
+             },
+         .on_progress = [&line](const TokenizeProgress& progress) { line.show(progress); },
+         .on_warning = [](const std::string& sentence) { tell("warning: " + sentence + "\n"); }});
     line.end();
     return ids.file + '\n' + json_text(ids.read);
   });
@@ -100,12 +108,12 @@ void open_data(PreparedModel& prepared, std::int64_t vocabulary, Job& job) {
   for (std::vector<std::string>& source : files.sources) {
     count += std::ssize(source);
     if (config.data.tokenizer != Tokenizer::automatic) continue;
-    CachedTokens ids = ids_of_texts(config, source, job);
+    CachedTokens ids = ids_of_texts(config, source, job, /*says_borders=*/&source == &files.sources.front());
     read.add(ids.read);
     source = {std::move(ids.file)};
   }
   if (config.data.tokenizer == Tokenizer::automatic && !files.validation.empty())
-    files.validation = {ids_of_texts(config, files.validation, job).file};
+    files.validation = {ids_of_texts(config, files.validation, job, /*says_borders=*/false).file};
   prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
   prepared.facts = prepared.data->facts();
   prepared.facts.files = count;
@@ -180,6 +188,12 @@ TrainingData data_of(const PreparedModel& model) {
   TrainingData data =
       training_data(*model.data, model.model.context, counts_all ? HeldOutOnce::no : HeldOutOnce::yes);
   data.prompts = model.prompts;
+  if (const BeginToken begin = model.config.data.begin_token; begin != BeginToken::automatic)
+    data.sampler = [state = std::move(data.sampler), begin](std::int64_t step) {
+      nlohmann::json json = state(step);
+      json[kBeginTokenOfSampler] = word_of(begin);
+      return json;
+    };
   return data;
 }
 

@@ -49,6 +49,9 @@ enum class DataFormat : std::uint8_t { automatic, text, records, tokens };
 /// What a record of data may have, by the names that data.fields knows (engine/data/record.h).
 inline constexpr std::array<std::string_view, 9> kRecordFields = {
     "text", "prompt", "completion", "messages", "tools", "system", "instruction", "input", "output"};
+/// What texts begin with. automatic: what the tokenizer's post-processor puts before a text. always: that, or
+/// the bos_token if it puts nothing.
+enum class BeginToken : std::uint8_t { automatic, always, never };
 /// What documents in a sequence are to one another. documents: attention and positions are those of each
 /// document alone. whole: likewise, and no sequence's border cuts one.
 enum class DataPacking : std::uint8_t { none, documents, whole };
@@ -115,6 +118,7 @@ struct RunConfig {
     std::int64_t sequence_length = 512;
     bool shuffle = true;  ///< false: sequences in the order of the files
     DataPacking packing = DataPacking::none;
+    BeginToken begin_token = BeginToken::automatic;
     friend bool operator==(const DataSection&, const DataSection&) = default;
   } data;
 

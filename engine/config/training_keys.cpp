@@ -154,6 +154,14 @@ void add_data(std::vector<Key>& keys) {
   section.add<Text>("tokenizer_path", &S::tokenizer_path, "",
                     "The folder of the tokenizer.json that tokenizer auto takes, or such a file. Left out: "
                     "model.path.");
+  section.add<Word<BeginToken>>(
+      "begin_token", &S::begin_token, "",
+      "What texts and prompts begin with where tokens are a tokenizer's: in training, held-out data and "
+      "samples, "
+      "and in strata generate and evaluate of this run's checkpoints. auto: the tokens that tokenizer.json's "
+      "post-processor puts before a text. always: those, or the bos_token of tokenizer_config.json if it "
+      "puts "
+      "none. never: none. Conversations begin as their chat template says.");
   section.add<Text>("cache", &S::cache, "",
                     "The folder where tokenizer auto keeps token ids, by what texts and tokenizer contain. "
                     "Left out: strata/tokens in $XDG_CACHE_HOME, or in ~/.cache.");

@@ -57,6 +57,10 @@ struct Words<DataFormat> {
   static constexpr std::array<std::string_view, 4> list = {"auto", "text", "records", "tokens"};
 };
 template <>
+struct Words<BeginToken> {
+  static constexpr std::array<std::string_view, 3> list = {"auto", "always", "never"};
+};
+template <>
 struct Words<DataPacking> {
   static constexpr std::array<std::string_view, 3> list = {"none", "documents", "whole"};
 };

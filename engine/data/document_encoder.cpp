@@ -30,16 +30,21 @@ class DocumentEncoder::Work {
     Record record = read_record(std::move(object), encoder_.fields_, encoder_.conversations_ != nullptr);
     encoded_.kind = record.kind;
     if (!record.messages.is_null()) return add_conversation(record);
-    if (record.kind != DocumentKind::text) add(record.prompt, false);
-    add(record.completion, true);
+    if (record.kind == DocumentKind::text) {
+      add(record.completion, true);
+      add_begin(true);
+    } else {
+      add_completion(record.prompt, record.completion);
+    }
     add_end();
   }
 
-  void add_file(std::string_view text, bool goes_on) {
+  void add_file(std::string_view text, bool is_later, bool goes_on) {
     if (text.find('\0') != std::string_view::npos)
       throw ConfigError(
           "there is a zero byte in it, so this is no text; unpack it, or name the files of text only");
     add(text, true);
+    if (!is_later) add_begin(true);
     if (!goes_on) add_end();
   }
 
@@ -49,9 +54,26 @@ class DocumentEncoder::Work {
     encoded_.trained.resize(encoded_.ids.size(), is_trained ? 1 : 0);
   }
 
+  /// As one text: many tokenizers put a blank before a text, which the completion has not.
+  void add_completion(const std::string& prompt, const std::string& completion) {
+    const std::string text = prompt + completion;
+    add(text, false);
+    train_on(text, std::vector<text::Range>{{prompt.size(), text.size()}});
+    add_begin(false);
+  }
+
+  void add_begin(bool is_trained) {
+    if (encoded_.ids.empty()) return;
+    const std::vector<std::int32_t>& begin = encoder_.borders_.begin;
+    encoded_.ids.insert(encoded_.ids.begin(), begin.begin(), begin.end());
+    encoded_.trained.insert(encoded_.trained.begin(), begin.size(), is_trained ? 1 : 0);
+  }
+
   void add_end() {
-    if (!encoder_.end_ || encoded_.ids.empty()) return;
-    encoded_.ids.push_back(*encoder_.end_);
+    const TextBorders& borders = encoder_.borders_;
+    if (!borders.missing_end.empty()) throw ConfigError(borders.missing_end);
+    if (!borders.end || encoded_.ids.empty()) return;
+    encoded_.ids.push_back(*borders.end);
     encoded_.trained.push_back(1);
   }
 
@@ -85,16 +107,20 @@ class DocumentEncoder::Work {
   EncodedDocument& encoded_;
 };
 
-DocumentEncoder::DocumentEncoder(const text::Tokenizer& tokenizer, std::optional<std::int32_t> end,
+DocumentEncoder::DocumentEncoder(const text::Tokenizer& tokenizer, TextBorders borders,
                                  const chat::ChatTemplate* conversations, RecordFields fields)
-    : tokenizer_(tokenizer), end_(end), conversations_(conversations), fields_(std::move(fields)) {}
+    : tokenizer_(tokenizer),
+      borders_(std::move(borders)),
+      conversations_(conversations),
+      fields_(std::move(fields)) {}
 
 void DocumentEncoder::encode(const TextDocument& document, EncodedDocument& encoded) const {
   ordered_json object;
   if (document.line > 0) object = parse_ordered_json(document.source, {document.file->path(), document.line});
   try {
     Work work(*this, encoded);
-    document.line > 0 ? work.add_object(std::move(object)) : work.add_file(document.source, document.goes_on);
+    document.line > 0 ? work.add_object(std::move(object))
+                      : work.add_file(document.source, document.is_later, document.goes_on);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
   }

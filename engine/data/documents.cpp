@@ -66,7 +66,8 @@ void DocumentReader::take_text(TextDocument& document) {
   const bool is_long = part_ && std::ssize(rest_) > *part_;
   const std::size_t size =
       is_long ? text::find_line_cut(rest_, static_cast<std::size_t>(*part_)) : rest_.size();
-  document = {file_, 0, rest_.substr(0, size), size < rest_.size()};
+  const bool is_later = rest_.data() != file_->text().data() + layout_.begin;
+  document = {file_, 0, rest_.substr(0, size), size < rest_.size(), is_later};
   rest_.remove_prefix(size);
 }
 

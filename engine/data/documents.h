@@ -24,6 +24,7 @@ struct TextDocument {
   std::int64_t line = 0;    ///< where it begins, from 1; 0: the document is the whole file, or a part of it
   std::string_view source;  ///< the text, or the JSON of a line or an element
   bool goes_on = false;     ///< the next one is another part of the same text
+  bool is_later = false;    ///< the one before is another part of the same text
 
   /// "FILE" or "FILE:LINE", for errors.
   std::string place() const;

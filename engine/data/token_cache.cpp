@@ -94,8 +94,7 @@ DocumentOptions document_options(const RunConfig::DataSection& data) {
 }
 
 CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
-                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress,
-                           const std::function<void(const std::string&)>& on_warning) {
+                           int threads, const CacheListeners& listeners) {
   const SeenFiles seen(files);
   const fs::path tokenizer_file = tokenizer_file_of(data.tokenizer_path);
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_file);
@@ -103,10 +102,11 @@ CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const s
   const DocumentOptions documents = document_options(data);
   const auto conversations = chat_template_for(files, folder, documents);
   TokenizeOptions options = {.name = {},
-                             .end = end_of_texts(tokenizer, folder),
+                             .borders = borders_of_texts(tokenizer, folder, data.begin_token),
                              .conversations = conversations ? &*conversations : nullptr,
                              .documents = documents,
                              .threads = threads};
+  if (listeners.on_borders) listeners.on_borders(describe(options.borders, tokenizer));
   options.name = name_of_tokens(tokenizer, tokenizer_file, options, files);
   const fs::path entry = cache_folder(data.cache) / options.name;
   const auto found = [&] {
@@ -119,8 +119,8 @@ CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const s
     const FolderLock lock(Folder::named(entry), "lock");
     const EntryState state = state_of(entry);
     if (state == EntryState::whole) return found();
-    if (state == EntryState::damaged && on_warning)
-      on_warning(
+    if (state == EntryState::damaged && listeners.on_warning)
+      listeners.on_warning(
           fmt::format("data.cache: {} is not what was written there, so it is made anew; look at the "
                       "drive",
                       entry.string()));
@@ -131,7 +131,7 @@ CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const s
     // The entry's name says what the texts were: nothing else may get it.
     const TokenizeProgress done = tokenize_files(tokenizer, files, (entry / "tokens").string(), options,
                                                  [&](const TokenizeProgress& progress) {
-                                                   if (on_progress) on_progress(progress);
+                                                   if (listeners.on_progress) listeners.on_progress(progress);
                                                    seen.check();
                                                  });
     replace_file(FileSystem::real(), entry / kCounts, json_text(done.read, 2) + "\n");

@@ -17,15 +17,19 @@ struct CachedTokens {
   DocumentsRead read;  ///< what the texts were read as
 };
 
-/// The ids of these texts by the tokenizer that `data` names:
-/// what is in the cache, or what this call puts there. eos_token of tokenizer_config.json stands behind each
-/// text. Calls `on_progress` as tokenize_files() does, only if it has something to do. Check sums say whether
-/// an entry is as it was written; if not, `on_warning` gets a sentence, and it is made anew. Throws
-/// ConfigError if the tokenizer or a text is not what it should be, or another process makes the same entry,
-/// and IoError.
+/// Each may be empty.
+struct CacheListeners {
+  std::function<void(const std::string&)> on_borders = {};        ///< gets describe() of borders_of_texts()
+  std::function<void(const TokenizeProgress&)> on_progress = {};  ///< as of tokenize_files(), if it is called
+  std::function<void(const std::string&)> on_warning = {};        ///< gets a sentence about a damaged entry
+};
+
+/// The ids of these texts by the tokenizer that `data` names: what is in the cache, or what this call puts
+/// there. borders_of_texts() stand around each text. Check sums say whether an entry is as it was written; if
+/// not, it is made anew. Throws ConfigError if the tokenizer or a text is not what it should be, or another
+/// process makes the same entry, and IoError.
 CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
-                           int threads, const std::function<void(const TokenizeProgress&)>& on_progress = {},
-                           const std::function<void(const std::string&)>& on_warning = {});
+                           int threads, const CacheListeners& listeners = {});
 
 /// data.format and data.fields.
 DocumentOptions document_options(const RunConfig::DataSection& data);

@@ -50,7 +50,9 @@ std::string name_of_tokens(const text::Tokenizer& tokenizer, const std::filesyst
   hash.add(kVersion);
   hash.add(hash_text(read_file(tokenizer_file)));
   hash.add(static_cast<std::uint64_t>(tokenizer.end_of_ids()));
-  hash.add(static_cast<std::uint64_t>(options.end.value_or(-1)));
+  hash.add(options.borders.begin.size());
+  for (const std::int32_t id : options.borders.begin) hash.add(static_cast<std::uint64_t>(id));
+  hash.add(static_cast<std::uint64_t>(options.borders.end.value_or(-1)));
   hash.add(options.conversations == nullptr ? 0 : options.conversations->hash());
   for (const std::string_view field : kRecordFields)
     hash.add(hash_text(options.documents.fields.key(std::string(field))));

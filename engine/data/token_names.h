@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// A hash of the tokenizer's file, of what stands behind texts and writes conversations, and of each text;
+/// A hash of the tokenizer's file, of what stands around texts and writes conversations, and of each text;
 /// threads do not count. Reads all of them.
 std::string name_of_tokens(const text::Tokenizer& tokenizer, const std::filesystem::path& tokenizer_file,
                            const TokenizeOptions& options, std::span<const std::string> files);

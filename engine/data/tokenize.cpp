@@ -98,19 +98,53 @@ std::filesystem::path tokenizer_file_of(const std::filesystem::path& given) {
   return file;
 }
 
-std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
-                          const std::string& token) {
-  const std::string name = token.empty() ? chat::find_special_tokens(folder)["eos_token"] : token;
-  if (name.empty())
-    throw ConfigError(
-        fmt::format("{} names no eos_token, which stands behind each text: name one there, or let "
-                    "strata tokenize make token files, with --end TOKEN or --no-end",
-                    (folder / "tokenizer_config.json").string()));
+std::vector<std::int32_t> begin_of_texts(const text::Tokenizer& tokenizer,
+                                         const std::filesystem::path& folder, BeginToken begin) {
+  if (begin == BeginToken::never) return {};
+  std::vector<std::int32_t> ids = tokenizer.ids_before_text();
+  if (begin == BeginToken::automatic || !ids.empty()) return ids;
+  const std::string name = chat::find_special_tokens(folder)["bos_token"];
   const std::optional<std::int32_t> id = tokenizer.id_of(name);
-  if (!id)
+  if (name.empty() || !id)
     throw ConfigError(fmt::format(
-        "the tokenizer has no token '{}' to stand behind each text; see --end of strata tokenize", name));
-  return *id;
+        "data.begin_token always: {}; name a bos_token of the tokenizer there, or choose auto or never",
+        name.empty()
+            ? fmt::format("{} names no bos_token", (folder / "tokenizer_config.json").string())
+            : fmt::format("the tokenizer has no token '{}', the bos_token of {}", name, folder.string())));
+  return {*id};
+}
+
+std::int32_t end_named(const text::Tokenizer& tokenizer, const std::string& token) {
+  if (const std::optional<std::int32_t> id = tokenizer.id_of(token)) return *id;
+  throw ConfigError(fmt::format(
+      "the tokenizer has no token '{}' to stand behind each text; see --end of strata tokenize", token));
+}
+
+std::string describe(const TextBorders& borders, const text::Tokenizer& tokenizer) {
+  std::string begin;
+  for (const std::int32_t id : borders.begin) begin += tokenizer.spelling(id);
+  const std::string end = borders.end ? fmt::format("'{}'", tokenizer.spelling(*borders.end)) : "no token";
+  return fmt::format("begin with {} (data.begin_token) and end with {}",
+                     begin.empty() ? "no token" : fmt::format("'{}'", begin), end);
+}
+
+TextBorders borders_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
+                             BeginToken begin) {
+  TextBorders borders = {.begin = begin_of_texts(tokenizer, folder, begin)};
+  const std::string name = chat::find_special_tokens(folder)["eos_token"];
+  if (name.empty()) {
+    borders.missing_end = fmt::format(
+        "{} names no eos_token, which stands behind each text: name one there, or let "
+        "strata tokenize make token files, with --end TOKEN or --no-end",
+        (folder / "tokenizer_config.json").string());
+    return borders;
+  }
+  try {
+    borders.end = end_named(tokenizer, name);
+  } catch (const ConfigError& error) {
+    borders.missing_end = error.what();
+  }
+  return borders;
 }
 
 std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string> files,
@@ -131,7 +165,7 @@ class Tokenizing {
       : prefix_(prefix),
         options_(options),
         workers_(options.threads),
-        encoder_(tokenizer, options.end, options.conversations, options.documents.fields),
+        encoder_(tokenizer, options.borders, options.conversations, options.documents.fields),
         reader_(files, options.documents,
                 tokenizer.has_line_cuts() ? std::optional(options.part_bytes) : std::nullopt),
         out_(*options.files, prefix, tokenizer.end_of_ids(), from.size),

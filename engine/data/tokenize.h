@@ -11,6 +11,8 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "engine/chat/chat_template.h"
+#include "engine/config/run_config.h"
+#include "engine/data/document_encoder.h"
 #include "engine/data/document_form.h"
 #include "engine/data/documents_read.h"
 #include "engine/text/tokenizer.h"
@@ -20,10 +22,21 @@ namespace strata {
 /// `given` itself, or tokenizer.json in it if it is a folder. Throws ConfigError if it is not there.
 std::filesystem::path tokenizer_file_of(const std::filesystem::path& given);
 
-/// The id that stands behind each text: that of `token`, or, if it is empty, of the folder's eos_token
-/// (chat/template_files.h). Throws ConfigError if there is none.
-std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
-                          const std::string& token = "");
+/// What each text begins with. Throws ConfigError if a bos_token is asked for that the folder or the
+/// tokenizer has not.
+std::vector<std::int32_t> begin_of_texts(const text::Tokenizer& tokenizer,
+                                         const std::filesystem::path& folder, BeginToken begin);
+
+/// What stands around each text: begin_of_texts(), and the folder's eos_token (chat/template_files.h). If
+/// there is none, `missing_end` says so. Throws as begin_of_texts().
+TextBorders borders_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
+                             BeginToken begin);
+
+/// "begin with '<s>' and end with '</s>' (data.begin_token)", for a user.
+std::string describe(const TextBorders& borders, const text::Tokenizer& tokenizer);
+
+/// The id of the token that is asked for by name. Throws ConfigError if there is none.
+std::int32_t end_named(const text::Tokenizer& tokenizer, const std::string& token);
 
 /// The folder's chat template, if it has one and one of the files may have conversations. Throws ConfigError
 /// as chat::ChatTemplate::read() and has_records() do.
@@ -34,7 +47,7 @@ std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string>
 struct TokenizeOptions {
   /// Names what is made of what (token_names.h): only what has the same is gone on with.
   std::string name = {};
-  std::optional<std::int32_t> end;  ///< an id behind each document, so that a model sees where a text ends
+  TextBorders borders = {};
   const chat::ChatTemplate* conversations = nullptr;  ///< what writes "messages"
   DocumentOptions documents = {};
   int threads = 1;

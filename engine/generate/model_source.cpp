@@ -10,6 +10,7 @@
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/rounded_blocks.h"
 #include "engine/checkpoint/stored_state.h"
+#include "engine/config/words.h"
 
 namespace strata {
 namespace {
@@ -53,6 +54,16 @@ ReadTensor open_base(const fs::path& folder, const Manifest& manifest, const Mod
   };
 }
 
+/// As data_of() of a run has put it beside the state of its sampler; auto is not named.
+BeginToken begin_token_in(const Manifest& manifest) {
+  const nlohmann::json& sampler = manifest.progress.sampler;
+  const auto found = sampler.is_object() ? sampler.find(kBeginTokenOfSampler) : sampler.end();
+  if (found == sampler.end() || !found->is_string()) return BeginToken::automatic;
+  const auto& words = Words<BeginToken>::list;
+  const auto word = std::ranges::find(words, found->get_ref<const std::string&>());
+  return word == words.end() ? BeginToken::automatic : static_cast<BeginToken>(word - words.begin());
+}
+
 ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding rounding) {
   const Manifest manifest = read_manifest(folder / kManifestName);
   verify_files(folder, manifest);
@@ -61,6 +72,7 @@ ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding 
                      .read = {},
                      .folder = folder,
                      .is_checkpoint = true,
+                     .begin_token = begin_token_in(manifest),
                      .name = fmt::format("{} (step {})", folder.string(), manifest.progress.step)};
   auto state = std::make_shared<StoredState>(
       folder, manifest, *source.model, FileSystem::real(),

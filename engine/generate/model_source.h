@@ -14,13 +14,17 @@
 
 namespace strata {
 
+/// The key of data.begin_token in a checkpoint's state of the data sampler, if it is not auto.
+constexpr const char* kBeginTokenOfSampler = "begin_token";
+
 struct ModelSource {
   std::unique_ptr<const Model> model;
   ReadParameters read;           ///< lives on the model
   std::filesystem::path folder;  ///< of the model, or of the checkpoint that was taken
   bool is_checkpoint = false;
-  std::string name;                        ///< for a user: the folder, and of a checkpoint the step
-  std::vector<std::string> warnings = {};  ///< newer checkpoints that are damaged, a sentence each
+  BeginToken begin_token = BeginToken::automatic;  ///< of the checkpoint's run
+  std::string name;                                ///< for a user: the folder, and of a checkpoint the step
+  std::vector<std::string> warnings = {};          ///< newer checkpoints that are damaged, a sentence each
 };
 
 /// A model whose passes are forward only: without what the auxiliary loss of experts needs. As build_model().

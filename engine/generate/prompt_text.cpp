@@ -28,10 +28,10 @@ PromptText PromptText::read(const std::string& given) {
   return text;
 }
 
-std::vector<std::int32_t> PromptText::encode(std::string_view text, text::AddSpecial special) const {
+std::vector<std::int32_t> PromptText::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
   if (tokenizer_) {
-    tokenizer_->encode(text, ids, special);
+    tokenizer_->encode(text, ids, text::AddSpecial::no);
   } else {
     for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
   }

@@ -22,8 +22,8 @@ class PromptText {
 
   /// Null if bytes are tokens.
   const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
-  /// With the special tokens that the tokenizer puts around a text, if they are wanted.
-  std::vector<std::int32_t> encode(std::string_view text, text::AddSpecial special) const;
+  /// Without the special tokens that the tokenizer puts around a text.
+  std::vector<std::int32_t> encode(std::string_view text) const;
   /// UTF-8, without special tokens.
   std::string decode(std::span<const std::int32_t> ids) const;
   /// Bytes of text that the token stands for; 0 of one that stands for none.

@@ -52,20 +52,27 @@ std::set<std::int32_t> ends_of_texts(const PromptText& text, const std::string& 
 
 std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::string> prompts,
                                                       const PromptText& text, const std::string& tokenizer,
-                                                      bool chat, std::string_view option) {
+                                                      const PromptForm& form) {
   std::vector<std::vector<std::int32_t>> encoded;
-  if (!chat) {
-    for (const std::string& prompt : prompts) encoded.push_back(text.encode(prompt, text::AddSpecial::yes));
+  if (!form.is_chat) {
+    std::vector<std::int32_t> begin;
+    if (text.tokenizer() != nullptr)
+      begin = begin_of_texts(*text.tokenizer(), tokenizer_file_of(tokenizer).parent_path(), form.begin);
+    for (const std::string& prompt : prompts) {
+      std::vector<std::int32_t> ids = text.encode(prompt);
+      ids.insert(ids.begin(), begin.begin(), begin.end());
+      encoded.push_back(std::move(ids));
+    }
     return encoded;
   }
   if (text.tokenizer() == nullptr)
-    throw ConfigError(fmt::format("{} needs a model's tokenizer, and bytes are none", option));
+    throw ConfigError(fmt::format("{} needs a model's tokenizer, and bytes are none", form.option));
   const auto chat_template = chat::ChatTemplate::read(tokenizer_file_of(tokenizer).parent_path());
   chat::RenderOptions options;
   options.add_generation_prompt = true;
   for (const std::string& prompt : prompts) {
     const auto messages = nlohmann::ordered_json::array({{{"role", "user"}, {"content", prompt}}});
-    encoded.push_back(text.encode(chat_template.render(messages, options).text, text::AddSpecial::no));
+    encoded.push_back(text.encode(chat_template.render(messages, options).text));
   }
   return encoded;
 }
@@ -81,8 +88,8 @@ SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest,
       throw ConfigError(fmt::format("train.samples.prompts: {}", error.what()));
     }
   }();
-  const std::vector<std::vector<std::int32_t>> encoded =
-      encode_prompts(section.prompts, *text, tokenizer, section.chat, "train.samples.chat");
+  const std::vector<std::vector<std::int32_t>> encoded = encode_prompts(
+      section.prompts, *text, tokenizer, {section.chat, config.data.begin_token, "train.samples.chat"});
   SamplePrompts prompts;
   for (std::size_t i = 0; i < encoded.size(); ++i) {
     check_prompt(encoded[i], i, longest, vocabulary);

@@ -15,11 +15,16 @@
 
 namespace strata {
 
-/// `tokenizer` is what `text` was read from. If `chat`, which `option` asks for, each prompt is what a user
-/// says in the chat template beside it. Throws ConfigError, IoError.
+struct PromptForm {
+  bool is_chat;             ///< a prompt is what a user says, in the chat template beside the tokenizer
+  BeginToken begin;         ///< what another prompt begins with
+  std::string_view option;  ///< that asks for `is_chat`, for errors
+};
+
+/// `tokenizer` is what `text` was read from. Throws ConfigError, IoError.
 std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::string> prompts,
                                                       const PromptText& text, const std::string& tokenizer,
-                                                      bool chat, std::string_view option);
+                                                      const PromptForm& form);
 
 /// What ends a text that a model writes: stop_tokens() of its folder `model`, or, if that names none, the
 /// eos_token of the tokenizer; a zero, if texts are bytes. Without a folder the tokenizer's is asked. Throws

@@ -114,11 +114,11 @@ std::string ProgressLine::line_of(const StepReport& report, double utilisation) 
   std::string memory;
   for (const Tier tier : used_tiers(plan_.budgets))
     memory += fmt::format("{} {}  ", name_of(tier), format_bytes(plan_.arena_bytes(tier)));
-  return fmt::format(
-      "step {}/{}  loss {}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
-      report.step + 1, config_.train.steps, loss_text(report), report.grad_norm, report.learning_rate,
-      static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(), 100 * utilisation,
-      memory, format_duration(left));
+  return fmt::format("step {}/{}  loss {}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
+                     report.step + 1, config_.train.steps, loss_text(report), report.grad_norm,
+                     report.learning_rate,
+                     static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(),
+                     100 * utilisation, memory, format_duration(left));
 }
 
 void ProgressLine::on_validation(const ValidationPoint& point) {

@@ -199,6 +199,15 @@ void Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids, Ad
   }
 }
 
+std::vector<std::int32_t> Tokenizer::ids_before_text() const {
+  std::vector<std::int32_t> ids;
+  for (const TemplatePart& part : parts_->around) {
+    if (part.is_text) break;
+    ids.insert(ids.end(), part.ids.begin(), part.ids.end());
+  }
+  return ids;
+}
+
 bool Tokenizer::has_line_cuts() const {
   return parts_->has_line_cuts;
 }

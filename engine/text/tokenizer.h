@@ -38,6 +38,9 @@ class Tokenizer {
   /// text.
   void encode(std::string_view text, std::vector<std::int32_t>& ids, AddSpecial add_special) const;
 
+  /// The post-processor's special tokens before a text.
+  std::vector<std::int32_t> ids_before_text() const;
+
   /// Whether the ids of a text are those of its parts, where find_line_cut() cuts it.
   bool has_line_cuts() const;
 

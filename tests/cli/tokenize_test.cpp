@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "tests/cli/workspace.h"
 #include "tests/support/source_folder.h"
 
@@ -41,6 +42,88 @@ TEST_F(TokenizeCommands, AskWhichTokenEndsATextIfNothingSays) {
   expect_sentence(strata(none), 2, {"tokens.bin exists already"});
   write("model/tokenizer_config.json", R"({"eos_token": 7})");
   expect_sentence(strata(plain), 2, {"model/tokenizer_config.json: eos_token: a text is expected here"});
+}
+
+TEST_F(TokenizeCommands, NeedNoEndForConversations) {
+  write("model/chat_template.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}");
+  const std::string talk =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})";
+  write("talk.jsonl", talk);
+  const Outcome made = strata({"tokenize", "model", "tokens", "talk.jsonl"});
+  EXPECT_EQ(made.status, 0) << made.err;
+  write("both.jsonl", talk + "\n" + R"({"text": "a"})");
+  expect_sentence(strata({"tokenize", "model", "both", "both.jsonl"}), 2,
+                  {"both.jsonl:2: ", "names no eos_token", "--end", "--no-end"});
+}
+
+/// One convention in training, evaluation, generation and samples.
+class BeginTokens : public TokenizeCommands {
+ protected:
+  BeginTokens() {
+    nlohmann::json tokenizer = read_json_object(path("model/tokenizer.json"));
+    tokenizer["post_processor"] = nlohmann::json::parse(
+        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "B", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"B": {"id": "B", "ids": [5], "tokens": ["B"]}}})");
+    write("model/tokenizer.json", tokenizer.dump());
+    write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>", "bos_token": "<|endoftext|>"})");
+    write("short.txt", "a small text");
+  }
+
+  /// The first id of a text, by strata tokenize.
+  int first_id(const Arguments& options, const std::string& name) {
+    Arguments arguments = {"tokenize", "model", name, "short.txt"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Outcome made = strata(arguments);
+    EXPECT_EQ(made.status, 0) << made.err;
+    const std::string ids = read_file(path(name + ".bin"));
+    return static_cast<unsigned char>(ids[0]) + 256 * static_cast<unsigned char>(ids[1]);
+  }
+
+  int first_id_of_prompt(const Arguments& options) {
+    Arguments arguments = {"generate", "out", "--prompt", "a small text", "--max-tokens", "1"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return report(arguments)["continuations"][0]["prompt_ids"][0];
+  }
+};
+
+TEST_F(BeginTokens, AreThoseOfThePostProcessorUnlessOneSaysOtherwise) {
+  EXPECT_EQ(first_id({}, "auto"), 5);
+  EXPECT_NE(first_id({"--begin-token", "never"}, "never"), 5);
+  EXPECT_EQ(first_id({"--begin-token", "always"}, "always"), 5);
+  std::filesystem::copy_file(source_folder() / "tests/text/goldens/gpt2.tokenizer.json",
+                             path("model/tokenizer.json"), std::filesystem::copy_options::overwrite_existing);
+  const int plain = first_id({}, "plain");
+  EXPECT_NE(first_id({"--begin-token", "always"}, "plain-always"), plain) << "the bos_token";
+  write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  expect_sentence(strata({"tokenize", "model", "none", "short.txt", "--begin-token", "always"}), 2,
+                  {"begin_token always: model/tokenizer_config.json names no bos_token"});
+}
+
+TEST_F(BeginTokens, AreThoseOfTheRunInGenerationAndEvaluation) {
+  const auto run = [&](const std::string& begin) {
+    return train("run.yaml", {"data.tokenizer=auto", "data.tokenizer_path=model", "data.cache=cache",
+                              "model.config.vocab_size=400", "train.steps=1", "checkpoint.path=out",
+                              "data.begin_token=" + begin});
+  };
+  Outcome done = strata(run("auto"));
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, ::testing::HasSubstr("texts    begin with "));
+  EXPECT_EQ(first_id_of_prompt({}), 5);
+  const Arguments evaluate = {"evaluate", "out", "--data", "short.txt"};
+  const auto tokens = [&](const Arguments& options) {
+    Arguments arguments = evaluate;
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return report(arguments)["tokens"].get<int>();
+  };
+  EXPECT_EQ(tokens({}), tokens({"--begin-token", "never"}) + 1)
+      << "the first token of the text is predicted, too";
+  std::filesystem::remove_all(path("out"));
+  done = strata(run("never"));
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, ::testing::HasSubstr("texts    begin with no token (data.begin_token)"));
+  EXPECT_NE(first_id_of_prompt({}), 5);
+  EXPECT_EQ(first_id_of_prompt({"--begin-token", "auto"}), 5);
+  EXPECT_EQ(tokens({}), tokens({"--begin-token", "never"}));
 }
 
 TEST_F(TokenizeCommands, SayWhatIsMissingOrDamaged) {

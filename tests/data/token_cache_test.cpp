@@ -37,7 +37,8 @@ class TokenCache : public ::testing::Test {
   /// The entry's .bin, and whether it was made by this call.
   std::pair<std::string, bool> ask(const std::vector<std::string>& files) const {
     bool is_new = false;
-    std::string ids = cached_tokens(data_, files, 2, [&](const TokenizeProgress&) { is_new = true; }).file;
+    const CacheListeners listeners = {.on_progress = [&](const TokenizeProgress&) { is_new = true; }};
+    std::string ids = cached_tokens(data_, files, 2, listeners).file;
     return {ids, is_new};
   }
   std::vector<std::int32_t> ids_of(const std::vector<std::string>& texts) const {
@@ -88,8 +89,9 @@ TEST_F(TokenCache, MakesAnewWhatIsNotAsItWasWrittenAndSaysSo) {
     std::filesystem::remove(damaged);
     corpus_.write(std::filesystem::relative(damaged, corpus_.path("")), content);
     std::vector<std::string> warnings;
-    const CachedTokens again = cached_tokens(
-        data_, std::vector{file}, 2, {}, [&](const std::string& sentence) { warnings.push_back(sentence); });
+    const CacheListeners listeners = {
+        .on_warning = [&](const std::string& sentence) { warnings.push_back(sentence); }};
+    const CachedTokens again = cached_tokens(data_, std::vector{file}, 2, listeners);
     EXPECT_EQ(again.file, made);
     EXPECT_EQ(read_file(made), whole);
     EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr("data.cache: "), HasSubstr("made anew"))));
@@ -169,9 +171,9 @@ TEST_F(TokenCache, SaysWhatTextsWereReadAsEachTime) {
 TEST_F(TokenCache, KeepsNothingOfATextThatChangedMeanwhile) {
   const std::string other = corpus_.write("a.jsonl", R"({"text": "other"})"),
                     file = corpus_.write("b.jsonl", R"({"text": "a text"})");
-  const auto change = [&](const TokenizeProgress&) {
+  const CacheListeners change = {.on_progress = [&](const TokenizeProgress&) {
     std::filesystem::last_write_time(other, std::filesystem::file_time_type());
-  };
+  }};
   EXPECT_THAT(refusal([&] {
                 cached_tokens(data_, std::vector{other, file}, 1, change);
               }),

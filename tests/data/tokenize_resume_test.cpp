@@ -42,7 +42,7 @@ class ResumedTokenize : public ::testing::Test {
   TokenizeProgress tokenize(const std::string& prefix, FileSystem& file_system,
                             const std::string& name = "name") const {
     const TokenizeOptions options = {
-        .name = name, .end = 0, .batch_bytes = 80, .part_bytes = 60, .files = &file_system};
+        .name = name, .borders = {.end = 0}, .batch_bytes = 80, .part_bytes = 60, .files = &file_system};
     return tokenize_files(tokenizer_, files_, corpus_.path(prefix), options);
   }
   Made files_of(const std::string& prefix) const {
@@ -68,7 +68,7 @@ class ResumedTokenize : public ::testing::Test {
 };
 
 TEST_F(ResumedTokenize, HasTheIdsOfTextsThatAreEncodedWhole) {
-  const TokenizeOptions whole = {.name = {}, .end = 0};
+  const TokenizeOptions whole = {.name = {}, .borders = {.end = 0}};
   tokenize_files(tokenizer_, files_, corpus_.path("whole"), whole);
   EXPECT_EQ(files_of("whole"), expected_);
   const TokenSegment opened = open_token_file(corpus_.path("whole.bin"), 2);

@@ -45,7 +45,8 @@ TEST_F(Tokenize, WritesEachTextsIdsAndTheEndBehindThem) {
   const text::Tokenizer tokenizer = golden("gpt2");
   for (const int threads : {1, 3}) {
     const std::string prefix = corpus_.path("tokens" + std::to_string(threads));
-    const TokenizeProgress done = tokenize_files(tokenizer, files_, prefix, {.end = 0, .threads = threads});
+    const TokenizeProgress done =
+        tokenize_files(tokenizer, files_, prefix, {.borders = {.end = 0}, .threads = threads});
     const std::vector<std::int32_t> ids = expected(tokenizer, 0);
     EXPECT_EQ(ids_in(prefix + ".bin"), ids);
     EXPECT_EQ(done.documents, 39);
@@ -61,7 +62,7 @@ TEST_F(Tokenize, TakesFourBytesWhereIdsNeedThem) {
   const text::Tokenizer tokenizer = text::Tokenizer::parse(
       R"({"model": {"type": "BPE", "vocab": {"a": 3, "b": 70000}, "merges": []}})", "tokenizer.json");
   const std::string prefix = corpus_.path("wide");
-  tokenize_files(tokenizer, std::vector{corpus_.write("ab", "aab")}, prefix, {.end = 70000});
+  tokenize_files(tokenizer, std::vector{corpus_.write("ab", "aab")}, prefix, {.borders = {.end = 70000}});
   EXPECT_THAT(ids_in(prefix + ".bin"), ::testing::ElementsAre(3, 3, 70000, 70000));
 }
 
@@ -79,9 +80,8 @@ TEST_F(Tokenize, SaysWhichTextItCannotEncodeAndLeavesNothing) {
   const text::Tokenizer tokenizer = text::Tokenizer::parse(
       R"({"model": {"type": "Unigram", "vocab": [["a", -1.0]], "unk_id": null}})", "tokenizer.json");
   const std::string file = corpus_.write("strange", "aaz"), prefix = corpus_.path("tokens");
-  EXPECT_THAT(
-      refusal([&] { tokenize_files(tokenizer, std::vector{file}, prefix, {.end = {}, .threads = 2}); }),
-      HasSubstr(file + ": "));
+  EXPECT_THAT(refusal([&] { tokenize_files(tokenizer, std::vector{file}, prefix, {.threads = 2}); }),
+              HasSubstr(file + ": "));
   for (const char* extension : {".bin", ".idx", ".bin.tmp", ".idx.tmp"})
     EXPECT_FALSE(is_there(prefix + extension)) << extension;
 }

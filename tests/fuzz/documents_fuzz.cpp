@@ -39,7 +39,7 @@ void encode_documents(std::string_view input) {
                             write("documents.json", input).string()};
   const chat::ChatTemplate conversations = chat::ChatTemplate::parse(kTemplate, "t");
   for (const text::Tokenizer& tokenizer : tokenizers) {
-    const DocumentEncoder encoder(tokenizer, 0, &conversations);
+    const DocumentEncoder encoder(tokenizer, {.end = 0}, &conversations);
     DocumentReader reader(files);
     EncodedDocument encoded;
     expect_read_or_refused([&] {

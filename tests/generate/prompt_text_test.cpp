@@ -20,7 +20,7 @@ TEST(PromptTextTest, SaysWholeCharactersAsTokensCome) {
     const std::string whole = "né 𝄞 – ok";
     TextStream stream(text);
     std::string said;
-    for (const std::int32_t id : text.encode(whole, text::AddSpecial::no)) {
+    for (const std::int32_t id : text.encode(whole)) {
       const std::string next = stream.add(id);
       EXPECT_EQ(next.find("\xEF\xBF\xBD"), std::string::npos) << tokenizer;
       said += next;
@@ -47,7 +47,7 @@ TEST(PromptTextTest, CountsBytesOfText) {
       PromptText::read((source_folder() / "tests/text/goldens/gpt2.tokenizer.json").string());
   const std::string whole = "né 𝄞 – ok";
   std::int64_t sum = 0;
-  for (const std::int32_t id : text.encode(whole, text::AddSpecial::no)) sum += text.text_bytes(id);
+  for (const std::int32_t id : text.encode(whole)) sum += text.text_bytes(id);
   EXPECT_EQ(sum, std::ssize(whole));
 }
 
