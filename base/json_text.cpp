@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/lfs_pointer.h"
 
 namespace strata {
 namespace {
@@ -77,6 +78,7 @@ std::string reason(const nlohmann::json::parse_error& error) {
 
 template <typename Json>
 Json parse_as(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
+  if (is_lfs_pointer(text)) throw ConfigError(fmt::format("{}: {}", where.file, kLfsAdvice));
   check_size(static_cast<std::int64_t>(text.size()), where, budget);
   check_budget(text, where, budget);
   try {

@@ -154,6 +154,20 @@ nlohmann::json config_of(const Model& model, const std::string& base) {
           {"inference_mode", true}};
 }
 
+/// In a mixture PEFT takes adapters of these layers for those of experts, and drops what dense layers have.
+void refuse_dense_layers_of_mixture(const fs::path& folder, const Model& model) {
+  if (model.architecture.model_type != "qwen3_moe" || model.architecture.expert_layers() == 0) return;
+  for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {
+    const std::string layer = adapted_layer(tensor.hf_name);
+    if (layer.find(".mlp.") == std::string::npos) return;
+    throw ConfigError(
+        fmt::format("{}: PEFT would take the adapter of {} for one of experts and drop it, as the model is a "
+                    "mixture with "
+                    "dense layers; export with --merge, or train with adapter.targets of attention alone",
+                    folder.string(), layer));
+  });
+}
+
 }  // namespace
 
 PeftFolder::PeftFolder(const fs::path& folder, const Model& model)
@@ -193,6 +207,7 @@ std::string dropout_warning(const RunConfig::AdapterSection& adapter) {
 
 void save_peft_folder(const fs::path& folder, const Model& model, const ReadParameters& read,
                       const std::string& base, const HfExport& options, FileSystem& file_system) {
+  refuse_dense_layers_of_mixture(folder, model);
   save_new_folder(folder, file_system, [&](const fs::path& place) {
     std::vector<TensorToWrite> tensors;
     for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/json_text.h"
+#include "base/lfs_pointer.h"
 #include "engine/checkpoint/refusals.h"
 #include "engine/checkpoint/safetensors.h"
 
@@ -37,6 +38,9 @@ std::optional<std::int64_t> bytes_per_element(const std::string& dtype) {
 
 /// The JSON header. `data_start` becomes the first byte behind it.
 nlohmann::json read_header(const FileReader& file, std::int64_t& data_start) {
+  std::string beginning(static_cast<std::size_t>(std::min(file.size(), std::ssize(kLfsPointer) + 0L)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(beginning)));
+  if (is_lfs_pointer(beginning)) refuse(file.path(), std::string(kLfsAdvice));
   if (file.size() < kPrefixBytes) refuse_truncated(file, kPrefixBytes);
   std::uint64_t size = 0;
   file.read(0, std::as_writable_bytes(std::span(&size, 1)));

@@ -185,8 +185,9 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
 TrainingData data_of(const PreparedModel& model) {
   // The auxiliary loss of routing is a mean over all tokens of a microbatch.
   const bool counts_all = model.model.architecture.balance_coefficient != 0;
-  TrainingData data =
-      training_data(*model.data, model.model.context, counts_all ? HeldOutOnce::no : HeldOutOnce::yes);
+  TrainingData data = training_data(*model.data, model.model.context,
+                                    {.once = counts_all ? HeldOutOnce::no : HeldOutOnce::yes,
+                                     .short_document = model.model.short_document});
   data.prompts = model.prompts;
   if (const BeginToken begin = model.config.data.begin_token; begin != BeginToken::automatic)
     data.sampler = [state = std::move(data.sampler), begin](std::int64_t step) {

@@ -236,18 +236,20 @@ void add_memory(std::vector<Key>& keys) {
                               "updated on the device of a single rank stays as it is. int8 and nf4 are for "
                               "frozen_as."),
           {"train.precision", "parallel.schedule"}, check_trained_as);
-  require(section.add<Format>("frozen_as", &S::frozen_as, "",
-                              "How parameters that are frozen, by train.freeze or beside adapters, are kept "
-                              "and travel, on the device, too; "
-                              "checkpoints and exports have the rounded numbers, but for fp8 beside "
-                              "adapters. precision: as passes read "
-                              "them. fp8: as in trained_as, and "
-                              "losses are those of precision. int8, nf4: the same matrices in bitsandbytes' "
-                              "formats, with any train.precision: int8 "
-                              "with a scale for each row, 4-bit NormalFloat with one for each 64 elements; "
-                              "passes read the numbers that codes stand "
-                              "for. Beside adapters that is QLoRA."),
-          {"train.precision"}, check_frozen_as);
+  require(
+      section.add<Format>("frozen_as", &S::frozen_as, "",
+                          "How parameters that are frozen, by train.freeze or beside adapters, are kept "
+                          "and travel, on the device, too; "
+                          "checkpoints and exports have the rounded numbers, but for fp8 beside "
+                          "adapters. precision: as passes read "
+                          "them. fp8: as in trained_as, and "
+                          "losses are those of precision. int8, nf4: the same matrices in bitsandbytes' "
+                          "formats, with any train.precision: int8 "
+                          "with a scale for each row, 4-bit NormalFloat with one for each 64 elements. "
+                          "GPT-2's matrices are stored by inputs, and so are "
+                          "their rows here, by outputs in bitsandbytes: its codes are others. Passes read "
+                          "the numbers that codes stand for. Beside adapters that is QLoRA."),
+      {"train.precision"}, check_frozen_as);
   require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
                                "Where master parameters and the optimizer's moments live, and are updated."),
           {"memory.nvme.path", "memory.host"}, check_placement<&S::optimizer_state>);

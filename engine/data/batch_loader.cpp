@@ -203,22 +203,22 @@ void BatchLoader::hold_out(Sequences sequences) {
 
 void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets, const ContextPart& part,
-                       std::span<std::int32_t> places) const {
+                       std::span<std::int32_t> places, std::span<std::int32_t> lengths) const {
   assert(step >= 0 && microbatch >= 0 && (microbatch + 1) * microbatch_ <= batch_);
   const std::int64_t first = step * batch_ + microbatch * microbatch_;
   for (std::int64_t i = 0; i < microbatch_; ++i) {
     const auto& [of, number] = training_sequence(first + i);
-    of.fill(number, {row(tokens, i), row(targets, i), row(places, i)}, part);
+    of.fill(number, {row(tokens, i), row(targets, i), row(places, i), row(lengths, i)}, part);
   }
 }
 
 void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                                   std::span<std::int32_t> targets, const ContextPart& part,
-                                  std::span<std::int32_t> places) const {
+                                  std::span<std::int32_t> places, std::span<std::int32_t> lengths) const {
   assert(microbatch >= 0 && microbatch < validation_microbatches());
   for (std::int64_t i = 0; i < microbatch_; ++i) {
     const auto& [of, number] = validation_sequence(microbatch * microbatch_ + i);
-    of.fill(number, {row(tokens, i), row(targets, i), row(places, i)}, part);
+    of.fill(number, {row(tokens, i), row(targets, i), row(places, i), row(lengths, i)}, part);
   }
 }
 

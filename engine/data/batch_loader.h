@@ -62,18 +62,19 @@ class BatchLoader {
   /// [size, sequence_length], row-major, or what a rank has of each sequence, like `places`; any of them may
   /// be empty. A target is the token behind, whoever has that, or kUntrained: with data.packing also where
   /// that begins a document. A place is that in the document, or in what a sequence's beginning leaves of it.
-  /// Allocates nothing. REQUIRES: places are asked for with data.packing only. Throws ConfigError for an id
-  /// beyond the vocabulary.
+  /// A length, of `lengths` like `places`, is how many tokens of the token's document its sequence has.
+  /// Allocates nothing. REQUIRES: places and lengths are asked for with data.packing only. Throws ConfigError
+  /// for an id beyond the vocabulary.
   void fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets, const ContextPart& part = {},
-            std::span<std::int32_t> places = {}) const;
+            std::span<std::int32_t> places = {}, std::span<std::int32_t> lengths = {}) const;
 
   /// Held-out microbatch `microbatch` < validation_microbatches(): the same data at every call, spread over
   /// all that is held out; of several sources by their weights, as the run is trained on. The last one begins
   /// anew with the first held-out samples if they do not fill it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets, const ContextPart& part = {},
-                       std::span<std::int32_t> places = {}) const;
+                       std::span<std::int32_t> places = {}, std::span<std::int32_t> lengths = {}) const;
 
   /// What stands for the tokens of a microbatch of fill() where elements are dropped (row_keys.h).
   void fill_row_keys(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> keys,

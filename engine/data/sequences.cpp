@@ -8,7 +8,7 @@ namespace strata {
 
 SequenceData SequenceData::subspan(std::size_t first, std::size_t count) const {
   const auto in = [&](std::span<std::int32_t> all) { return all.empty() ? all : all.subspan(first, count); };
-  return {in(tokens), in(targets), in(places)};
+  return {in(tokens), in(targets), in(places), in(lengths)};
 }
 
 std::int64_t Sequences::trained(std::int64_t sequence) const {
@@ -24,7 +24,7 @@ std::int64_t Sequences::trained(std::int64_t sequence) const {
 
 void Sequences::fill(std::int64_t sequence, const SequenceData& data, const ContextPart& part) const {
   const std::int64_t rows = length_ / part.ranks, stretch = part.ranks == 1 ? rows : rows / 2;
-  for ([[maybe_unused]] const auto& own : {data.tokens, data.targets, data.places})
+  for ([[maybe_unused]] const auto& own : {data.tokens, data.targets, data.places, data.lengths})
     assert(own.empty() || std::ssize(own) == rows);
   for (std::int64_t at = 0; at < rows; at += stretch) {
     const std::int64_t position = part.positions(rows).at(at);
@@ -56,12 +56,14 @@ void Sequences::fill_pieces(std::span<const DocumentPiece> pieces, std::int64_t 
   std::ranges::fill(nothing.tokens, 0);
   std::ranges::fill(nothing.targets, kUntrained);
   std::iota(nothing.places.begin(), nothing.places.end(), static_cast<std::int32_t>(first - start));
+  std::ranges::fill(nothing.lengths, static_cast<std::int32_t>(length_ - start));
 }
 
 /// Those of a piece from a place in it on.
 void Sequences::fill_piece(const DocumentPiece& piece, std::int64_t place, const SequenceData& data) const {
   source_->read(piece.token + place, data.tokens);
   std::iota(data.places.begin(), data.places.end(), static_cast<std::int32_t>(place));
+  std::ranges::fill(data.lengths, piece.length);
   if (data.targets.empty()) return;
   const auto there =
       static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(data.targets), piece.targets() - place));
@@ -77,6 +79,8 @@ void Sequences::fill_stretch(std::int64_t sequence_begin, std::int64_t position,
   const std::int64_t first = sequence_begin + position;
   source_->read(first, data.tokens);
   if (!data.places.empty()) source_->read_places(first, sequence_begin, data.places);
+  if (!data.lengths.empty())
+    source_->read_lengths(first, {sequence_begin, sequence_begin + length_}, data.lengths);
   if (data.targets.empty()) return;
   if (data.tokens.empty()) {
     source_->read(first + 1, data.targets);

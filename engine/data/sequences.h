@@ -22,6 +22,7 @@ struct SequenceRange {
 /// What a rank has of one sequence; any may be empty.
 struct SequenceData {
   std::span<std::int32_t> tokens, targets, places;
+  std::span<std::int32_t> lengths = {};  ///< of each token's document, what the sequence has of it
 
   SequenceData subspan(std::size_t first, std::size_t count) const;
 };

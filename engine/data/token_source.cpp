@@ -216,6 +216,17 @@ void TokenSource::read_places(std::int64_t first, std::int64_t cut, std::span<st
   });
 }
 
+void TokenSource::read_lengths(std::int64_t first, std::pair<std::int64_t, std::int64_t> window,
+                               std::span<std::int32_t> out) const {
+  const std::int64_t behind = first + std::ssize(out);
+  for_documents(window.first, window.second - window.first,
+                [&](std::int64_t, std::int64_t token, std::int64_t count) {
+                  const std::int64_t from = std::max(token, first), to = std::min(token + count, behind);
+                  for (std::int64_t at = from; at < to; ++at)
+                    out[static_cast<std::size_t>(at - first)] = static_cast<std::int32_t>(count);
+                });
+}
+
 void TokenSource::leave_out_beginnings(std::int64_t first, std::span<std::int32_t> targets) const {
   for_documents(first, std::ssize(targets), [&](std::int64_t begin, std::int64_t token, std::int64_t) {
     if (begin == token) targets[static_cast<std::size_t>(token - first)] = kUntrained;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/data/document_borders.h"
@@ -76,6 +77,10 @@ class TokenSource {
   /// Writes each token's place in its document, of tokens [first, first + out.size()); of a document that
   /// begins before token `cut` those behind it are as if it began there. Allocates nothing.
   void read_places(std::int64_t first, std::int64_t cut, std::span<std::int32_t> out) const;
+  /// Writes how many tokens of a `window` [first, second) each token's document has, of tokens
+  /// [first, first + out.size()), which are of the window. Allocates nothing.
+  void read_lengths(std::int64_t first, std::pair<std::int64_t, std::int64_t> window,
+                    std::span<std::int32_t> out) const;
   /// Puts kUntrained in the place of each that begins a document, where `targets` are tokens from `first` on.
   void leave_out_beginnings(std::int64_t first, std::span<std::int32_t> targets) const;
   /// The first token of the document that has this one, and the first behind it.

@@ -69,11 +69,16 @@ struct TrainingData {
   SamplePrompts prompts = {};                            ///< of samples, if the run takes any
 };
 
+/// How a model takes text.
+struct TextForm {
+  HeldOutOnce once = HeldOutOnce::yes;
+  std::int64_t short_document = 0;  ///< tokens of the longest one with short tables; 0: all have one table
+};
+
 /// Text: tokens are array 0, targets array 1, kUntrained where there is none; behind them, of a loader by
 /// documents, places in these, and then row keys (row_keys.h), kWithoutDropout in a validation. Of each array
-/// that a model asks for, what a rank has of each sequence. Held-out sequences with which the last microbatch
-/// begins anew have no target if each counts once. `loader` must outlive the result.
+/// that a model asks for, what a rank has of each sequence. `loader` must outlive the result.
 TrainingData training_data(const BatchLoader& loader, const ContextPart& part = {},
-                           HeldOutOnce once = HeldOutOnce::yes);
+                           const TextForm& form = {});
 
 }  // namespace strata

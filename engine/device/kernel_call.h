@@ -274,7 +274,9 @@ struct Rope {
   Matrix x;  ///< [batch·sequence, heads·head_dimension]
   std::int64_t sequence = 0;
   std::int64_t head_dimension = 0;
-  Matrix cosine, sine;   ///< fp32 [sequence, head_dimension / 2]; with places a row for each place
+  /// fp32 [sequence, c], of whose 2·c columns of each head, the first ones, pairs are c apart; those behind
+  /// them stay. With places a row for each place.
+  Matrix cosine, sine;
   bool inverse = false;  ///< rotate back: the gradient
   Places places = {};    ///< row i is turned by row places[i] of the tables; otherwise by i mod sequence
 

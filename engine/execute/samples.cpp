@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "base/dropout.h"
+#include "base/rotary_row.h"
 #include "base/storage_type.h"
 #include "engine/graph/logits_graph.h"
 #include "engine/graph/row_keys.h"
@@ -32,8 +33,12 @@ std::optional<std::int64_t> Samples::row_of(std::int64_t position) const {
 void Samples::fill(const MicrobatchData& data) const {
   const auto tokens = data.array<std::int32_t>(0);
   const auto last_rows = data.array<std::int32_t>(kLastRowsArray);
-  const auto places =
-      setup_.within_documents ? data.array<std::int32_t>(kPlacesArray) : std::span<std::int32_t>();
+  auto places = setup_.within_documents ? data.array<std::int32_t>(kPlacesArray) : std::span<std::int32_t>();
+  std::span<std::int32_t> rotary_rows;
+  if (setup_.short_document > 0) {
+    rotary_rows = places.subspan(places.size() / 2);
+    places = places.first(places.size() / 2);
+  }
   const auto [sequences, length, unused] = setup_.shape.of_rank;
   const Positions positions = setup_.context.positions(length);
   std::ranges::fill(tokens, 0);
@@ -49,6 +54,8 @@ void Samples::fill(const MicrobatchData& data) const {
       const std::int64_t position = positions.at(row);
       if (!tokens.empty() && position < std::ssize(ids)) tokens[at] = ids[static_cast<std::size_t>(position)];
       if (!places.empty()) places[at] = static_cast<std::int32_t>(position);
+      if (!rotary_rows.empty())
+        rotary_rows[at] = rotary_row(position, std::ssize(ids) > setup_.short_document);
     }
     if (last_rows.empty() || ids.empty()) continue;
     if (const auto row = row_of(std::ssize(ids) - 1))

@@ -35,6 +35,7 @@ class Samples {
     std::int64_t data_rank = 0, data_ranks = 1, tensor_rank = 0;
     ContextPart context = {};
     bool within_documents = false;              ///< passes read places: engine/graph/within_documents.h
+    std::int64_t short_document = 0;            ///< Model::short_document
     std::function<bool()> stop_requested = {};  ///< of this rank, if there are several
   };
   explicit Samples(Setup setup) : setup_(std::move(setup)) {}

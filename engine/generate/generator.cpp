@@ -245,7 +245,7 @@ void Generator::read_newest() {
     const PositionTables::Set& tables = tables_.for_length(sequence.cached);
     for (std::size_t table = 0; table < tables.layout.offsets.size(); ++table) {
       const auto bytes =
-          static_cast<std::size_t>(model_.rotations[table / 2].head_dimension / 2) * sizeof(float);
+          static_cast<std::size_t>(rotated_columns(model_.rotations[table / 2]) / 2) * sizeof(float);
       std::memcpy(host_.data() + input_.tables + newest_tables_.offsets[table] + i * bytes,
                   tables_.host().data() + tables.offset + tables.layout.offsets[table] + newest * bytes,
                   bytes);

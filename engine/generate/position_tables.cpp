@@ -1,8 +1,12 @@
 #include "engine/generate/position_tables.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
+
+#include "base/error.h"
 
 namespace strata {
 
@@ -18,6 +22,12 @@ RotaryLayout rotary_layout(const Model& model, std::int64_t rows) {
 }
 
 PositionTables::PositionTables(const Model& model, std::int64_t longest) {
+  if (const auto& dynamic = model.architecture.rope.dynamic; dynamic && longest > dynamic->max_positions)
+    throw ConfigError(
+        fmt::format("the model's rope type is dynamic, whose rotation is another one at each length beyond "
+                    "{} tokens, and "
+                    "{} are asked for: ask for texts of at most {} tokens",
+                    dynamic->max_positions, longest, dynamic->max_positions));
   std::set<std::int64_t> lengths = {longest};
   for (const Rotation& rotation : model.rotations)
     if (const auto& scaling = rotation.options.long_rope)

@@ -26,6 +26,7 @@ class PositionTables {
     Bytes offset;  ///< in host()
   };
 
+  /// Throws ConfigError if each length up to the longest has a rotation of its own.
   PositionTables(const Model& model, std::int64_t longest);
 
   /// Those of a sequence of this length, with a row for each of its positions. REQUIRES: length <= longest.

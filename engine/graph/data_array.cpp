@@ -1,5 +1,6 @@
 #include "engine/graph/data_array.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace strata {
@@ -9,15 +10,30 @@ Extent elements_of(const Tensor& tensor) {
   return (Axis(tensor.rows) * tensor.columns).extent();
 }
 
+/// Of all units' tensors in a data array, the highest number of a part of it, and one.
+std::vector<std::int64_t> parts_of_arrays(std::span<const UnitGraph> graphs) {
+  std::vector<std::int64_t> parts(kMostDataArrays, 1);
+  for (const UnitGraph& graph : graphs) {
+    for (const Tensor& tensor : graph.tensors) {
+      if (!is_data(tensor.region)) continue;
+      std::int64_t& count = parts[data_number(tensor.region)];
+      count = std::max(count, tensor.part + 1);
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::vector<DataArray> data_of(std::span<const UnitGraph> graphs) {
   std::vector<DataArray> arrays;
+  const std::vector<std::int64_t> parts = parts_of_arrays(graphs);
   for (const UnitGraph& graph : graphs) {
     for (const Tensor& tensor : graph.tensors) {
       if (!is_data(tensor.region)) continue;
       const std::size_t number = data_number(tensor.region);
-      const DataArray array{tensor.name, tensor.type, elements_of(tensor)};
+      DataArray array{tensor.name, tensor.type, elements_of(tensor)};
+      array.elements.count *= parts[number];
       if (arrays.size() <= number) arrays.resize(number + 1);
       DataArray& known = arrays[number];
       if (array.type == TensorType::precision || array.name.empty() ||

@@ -149,7 +149,8 @@ TensorView add_sum(UnitGraph& graph, const TensorView& part) {
 void lengthen_tables(UnitGraph& graph, std::int64_t ranks) {
   if (!reads_places(graph)) return;
   for (Tensor& table : graph.tensors)
-    if (table.region == Region::constants) table.rows = {kTokens, per_position(ranks)};
+    if (table.region == Region::constants)
+      table.rows = {kTokens, per_position(ranks * table.rows.extent().count)};
 }
 
 }  // namespace

@@ -288,7 +288,7 @@ class UnitSplitting {
   TensorId add_data_stretch(TensorId all) {
     Tensor stretch = tensors_[static_cast<std::size_t>(all)];
     divide(stretch, kTokens);
-    stretch.part = split_.rank;
+    stretch.part = stretch.part * split_.ranks + split_.rank;
     tensors_.push_back(std::move(stretch));
     return static_cast<TensorId>(tensors_.size()) - 1;
   }

@@ -203,13 +203,12 @@ TensorView UnitBuilder::shared_linear(const TensorView& x, const Axis& outputs, 
   return out;
 }
 
-std::pair<TensorView, TensorView> UnitBuilder::rotation_tables(std::int64_t head_dimension,
-                                                               std::int64_t tables) {
+std::pair<TensorView, TensorView> UnitBuilder::rotation_tables(std::int64_t rotated, std::int64_t tables) {
   const auto table = [&](std::int64_t number) {
     return TensorView{graph_.add({"rotation",
                                   TensorType::fp32,
                                   {"positions", per_position(1)},
-                                  uncut(head_dimension / 2),
+                                  uncut(rotated / 2),
                                   Region::constants,
                                   number})};
   };
@@ -235,8 +234,9 @@ TensorView UnitBuilder::head_norm(const TensorView& x, const std::string& query_
   return out;
 }
 
-void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables) {
-  const auto [cosine, sine] = rotation_tables(head_dimension, tables);
+void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables,
+                       std::int64_t rotated) {
+  const auto [cosine, sine] = rotation_tables(rotated, tables);
   node(std::make_shared<RopeRule>(head_dimension), {x, cosine, sine, {}});
 }
 

@@ -75,8 +75,8 @@ class UnitBuilder {
   TensorView head_norm(const TensorView& x, const std::string& query_name, const std::string& key_name,
                        std::int64_t queries, std::int64_t head_dimension, const NormOptions& options,
                        std::optional<std::int64_t> tables = {});
-  /// In place, with the tables of this number.
-  void rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables);
+  /// Rotates in place, with the tables of this number, the first `rotated` columns of each head.
+  void rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables, std::int64_t rotated);
   TensorView attention(const TensorView& query, const TensorView& key, const TensorView& value,
                        const AttentionShape& shape);
   /// A gated MLP whose tokens go to `top_k` of the experts; see ExpertOptions.
@@ -115,7 +115,7 @@ class UnitBuilder {
   TensorView tally(std::int64_t experts);
   TensorView make(const std::string& name, const Axis& columns);
   /// Cosines and sines.
-  std::pair<TensorView, TensorView> rotation_tables(std::int64_t head_dimension, std::int64_t tables);
+  std::pair<TensorView, TensorView> rotation_tables(std::int64_t rotated, std::int64_t tables);
   Axis axis_of(const TensorView& x) const;  ///< its columns'
   std::int64_t columns_of(const TensorView& x) const;
   TensorView vector(const std::string& name, const Axis& columns, Init init);

@@ -1,8 +1,11 @@
 #include "engine/graph/within_documents.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <utility>
 
+#include "base/rotary_row.h"
 #include "engine/graph/operators/attention.h"
 #include "engine/graph/operators/embedding.h"
 #include "engine/graph/operators/norm.h"
@@ -22,16 +25,44 @@ std::optional<int> operand_of_places(const Node& node) {
   return std::nullopt;
 }
 
+/// The tables that the node rotates by; nothing if it rotates nothing.
+std::optional<std::array<TensorView, 2>> tables_of(const Node& node) {
+  const Operator* rule = node.rule.get();
+  if (dynamic_cast<const RopeRule*>(rule) != nullptr) return {{node[RopeRule::cosine], node[RopeRule::sine]}};
+  if (dynamic_cast<const HeadNormRule*>(rule) != nullptr && node[HeadNormRule::cosine])
+    return {{node[HeadNormRule::cosine], node[HeadNormRule::sine]}};
+  return std::nullopt;
+}
+
+/// Tables are numbered by rotations, a cosine and a sine each.
+bool is_by_length(const Tensor& table, const std::vector<bool>& by_length) {
+  const auto rotation = static_cast<std::size_t>(table.offset / 2);
+  return rotation < by_length.size() && by_length[rotation];
+}
+
 }  // namespace
 
-UnitGraph keep_within_documents(UnitGraph graph) {
-  TensorView places;
+UnitGraph keep_within_documents(UnitGraph graph, const std::vector<bool>& by_length) {
+  std::array<TensorView, 2> parts;  // of the data array
+  const auto part = [&](std::size_t number) {
+    TensorView& view = parts[number];
+    if (!view) {
+      Tensor places = {"places", TensorType::int32, {}, token_axis(), data_region(kPlacesArray)};
+      places.part = static_cast<std::int64_t>(number);
+      view = {graph.add(std::move(places))};
+    }
+    return view;
+  };
   for (Node& node : graph.nodes) {
     const std::optional<int> operand = operand_of_places(node);
     if (!operand) continue;
-    if (!places)
-      places = {graph.add({"places", TensorType::int32, {}, token_axis(), data_region(kPlacesArray)})};
-    node[*operand] = places;
+    const auto tables = tables_of(node);
+    const bool by_rows = tables && is_by_length(graph.tensor((*tables)[0]), by_length);
+    node[*operand] = part(by_rows ? 1 : 0);
+    if (!by_rows) continue;
+    for (const TensorView& table : *tables)
+      graph.tensors[static_cast<std::size_t>(table.tensor)].rows = {kTokens,
+                                                                    per_position(kRotaryRowsOfPlace)};
   }
   return graph;
 }

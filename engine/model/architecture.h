@@ -12,7 +12,8 @@
 
 namespace strata {
 
-/// Frequencies of rotary embeddings; `llama3` as in HF's rope_scaling {rope_type: llama3}.
+/// Frequencies of rotary embeddings. At most one of the ways in which HF's rope_scaling changes them is
+/// given.
 struct RopeOptions {
   double theta = 10000;
   struct Llama3 {
@@ -31,6 +32,27 @@ struct RopeOptions {
     friend bool operator==(const LongRope&, const LongRope&) = default;
   };
   std::optional<LongRope> long_rope = {};
+  /// Frequencies that turn often within the original positions stay, those that turn seldom are divided by
+  /// the factor, and those between are blended (Peng et al. 2023). As in HF's {rope_type: yarn}.
+  struct Yarn {
+    double factor;
+    double attention_factor;  ///< on cosines and sines
+    double fast_rotations,
+        slow_rotations;  ///< within the original positions: where the blend begins and ends
+    bool truncates;      ///< both ends of the blend are whole frequencies
+    std::int64_t original_max_positions;
+    friend bool operator==(const Yarn&, const Yarn&) = default;
+  };
+  std::optional<Yarn> yarn = {};
+  /// Sequences longer than the model's positions have a theta of their own, by their length. As in HF's
+  /// {rope_type: dynamic}.
+  struct Dynamic {
+    double factor;
+    std::int64_t max_positions;
+    friend bool operator==(const Dynamic&, const Dynamic&) = default;
+  };
+  std::optional<Dynamic> dynamic = {};
+  double rotated_share = 1;  ///< of a head's columns; those behind them stay as they are
   friend bool operator==(const RopeOptions&, const RopeOptions&) = default;
 };
 

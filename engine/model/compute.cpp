@@ -5,10 +5,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/rotary_row.h"
+
 namespace strata {
 
 UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
     : rotations_(model.rotations),
+      by_length_(model.short_document > 0),
       table_rows_(model.table_rows > 0 ? model.table_rows : shape.sequence),
       table_part_(model.context) {
   // Within documents a token of any part may stand anywhere.
@@ -19,7 +22,7 @@ UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape sh
   for (const Rotation& rotation : rotations_) {
     for (int table = 0; table < 2; ++table) {
       sizes.constants.push_back(constants);
-      constants += rotary_table_bytes(rotation, table_rows_);
+      constants += rotary_table_bytes(rotation, rows_of(rotation));
     }
   }
   for (const DerivedGraph& passes : model.passes) passes_.push_back(make_passes(passes, sizes));
@@ -32,17 +35,26 @@ UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape sh
   }
 }
 
+std::int64_t UnitCompute::rows_of(const Rotation& rotation) const {
+  return by_length_ && short_document(rotation) > 0 ? kRotaryRowsOfPlace * table_rows_ : table_rows_;
+}
+
 Bytes UnitCompute::constant_bytes() const {
   Bytes sum = 0;
-  for (const Rotation& rotation : rotations_) sum += 2 * rotary_table_bytes(rotation, table_rows_);
+  for (const Rotation& rotation : rotations_) sum += 2 * rotary_table_bytes(rotation, rows_of(rotation));
   return sum;
 }
 
 void UnitCompute::fill_constants(std::span<std::byte> host) const {
   std::size_t at = 0;
   for (const Rotation& rotation : rotations_) {
-    const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, table_rows_));
-    fill_rotary_tables(rotation, table_rows_, host.subspan(at, bytes), table_part_);
+    const std::int64_t rows = rows_of(rotation);
+    const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, rows));
+    if (rows == table_rows_) {
+      fill_rotary_tables(rotation, rows, host.subspan(at, bytes), table_part_);
+    } else {
+      fill_rotary_tables_of_documents(rotation, rows, host.subspan(at, bytes));
+    }
     at += bytes;
   }
 }

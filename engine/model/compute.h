@@ -29,7 +29,11 @@ class UnitCompute {
   void fill_constants(std::span<std::byte> host) const;
 
  private:
+  /// Of the tables of one of the rotations.
+  std::int64_t rows_of(const Rotation& rotation) const;
+
   std::vector<Rotation> rotations_;
+  bool by_length_;  ///< tables have rows for short and for long documents where these differ
   std::int64_t table_rows_;
   ContextPart table_part_;          ///< of each sequence, whose positions the tables have
   std::vector<UnitPasses> passes_;  ///< by kind

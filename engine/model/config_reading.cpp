@@ -5,63 +5,98 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/model/rotary.h"
+
 namespace strata {
 namespace {
 
-RopeOptions::Llama3 read_llama3_rope(JsonReader& reader, JsonReader& outside, const Architecture& a) {
+const std::string kOriginal = "original_max_position_embeddings";
+
+/// The number beside the settings stands over that among them.
+std::int64_t read_original_positions(JsonReader& settings, const Architecture& a,
+                                     const RopeDefaults& defaults, std::int64_t minimum) {
+  const std::int64_t among = settings.integer(kOriginal, a.max_positions, minimum, kLargestVocabulary);
+  return defaults.original_max_positions.value_or(among);
+}
+
+RopeOptions::Llama3 read_llama3_rope(JsonReader& settings, std::int64_t original) {
   RopeOptions::Llama3 llama3{};
-  llama3.factor = positive(reader, "factor", {});
-  llama3.low_frequency_factor = positive(reader, "low_freq_factor", {});
-  llama3.high_frequency_factor = positive(reader, "high_freq_factor", {});
+  llama3.factor = positive(settings, "factor", {});
+  llama3.low_frequency_factor = positive(settings, "low_freq_factor", {});
+  llama3.high_frequency_factor = positive(settings, "high_freq_factor", {});
   if (llama3.high_frequency_factor <= llama3.low_frequency_factor) {
-    reader.refuse("high_freq_factor", "expected more than low_freq_factor");
+    settings.refuse("high_freq_factor", "expected more than low_freq_factor");
   }
-  const std::string original = "original_max_position_embeddings";
-  llama3.original_max_positions = reader.integer(original, a.max_positions, 1, kLargestVocabulary);
-  llama3.original_max_positions =
-      outside.integer(original, llama3.original_max_positions, 1, kLargestVocabulary);
+  llama3.original_max_positions = original;
   return llama3;
 }
 
+/// The first columns of each head are rotated, an even number of them.
+double read_rotated_share(JsonReader& reader, const Architecture& a, double fallback) {
+  const double share = reader.number("partial_rotary_factor", fallback);
+  const std::int64_t columns = rotated_columns({a.head_dimension, {.rotated_share = share}});
+  if (!(share > 0) || share > 1 || columns < 2 || columns % 2 != 0)
+    reader.refuse(
+        "partial_rotary_factor",
+        fmt::format("expected a number up to 1 that makes an even number of columns of each head's {}",
+                    a.head_dimension));
+  return share;
+}
+
+/// How many times longer sequences may be than those of the first training.
+double read_stretch(JsonReader& settings, const Architecture& a, std::int64_t original) {
+  return settings.has("factor") ? positive(settings, "factor", {})
+                                : static_cast<double>(a.max_positions) / static_cast<double>(original);
+}
+
 /// Nothing if it changes no rotation.
-std::optional<RopeOptions::LongRope> read_long_rope(JsonReader& reader, JsonReader& outside,
-                                                    const Architecture& a) {
+std::optional<RopeOptions::LongRope> read_long_rope(JsonReader& settings, const Architecture& a,
+                                                    std::int64_t columns, std::int64_t original) {
   RopeOptions::LongRope rope;
-  const std::int64_t count = a.head_dimension / 2;
-  rope.short_factors = reader.positive_numbers("short_factor", count);
-  rope.long_factors = reader.positive_numbers("long_factor", count);
-  // Phi3Config has one of its own, which stands over that of the settings.
-  const std::string original = "original_max_position_embeddings";
-  reader.ignore(original);
-  rope.original_max_positions = outside.integer(original, 4096, 2, kLargestVocabulary);
-  const double ratio =
-      static_cast<double>(a.max_positions) / static_cast<double>(rope.original_max_positions);
-  const double factor = reader.has("factor") ? positive(reader, "factor", {}) : ratio;
+  rope.short_factors = settings.positive_numbers("short_factor", columns / 2);
+  rope.long_factors = settings.positive_numbers("long_factor", columns / 2);
+  rope.original_max_positions = original;
+  const double factor = read_stretch(settings, a, original);
   const double from_factor =
-      factor <= 1
-          ? 1
-          : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(rope.original_max_positions)));
+      factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original)));
   rope.attention_factor =
-      reader.has("attention_factor") ? positive(reader, "attention_factor", {}) : from_factor;
-  const std::vector<double> ones(static_cast<std::size_t>(count), 1.0);
+      settings.has("attention_factor") ? positive(settings, "attention_factor", {}) : from_factor;
+  const std::vector<double> ones(static_cast<std::size_t>(columns / 2), 1.0);
   if (rope.short_factors == ones && rope.long_factors == ones && rope.attention_factor == 1) return {};
   return rope;
 }
 
+/// Nothing if it is absent, null or 0.
+std::optional<double> number_if_any(JsonReader& settings, const std::string& key) {
+  const double number = settings.has(key) ? settings.number(key, {}) : 0;
+  if (number < 0) settings.refuse(key, "expected a positive number");
+  return number == 0 ? std::optional<double>() : number;
+}
+
+RopeOptions::Yarn read_yarn(JsonReader& settings, const Architecture& a, std::int64_t original,
+                            double theta) {
+  if (theta == 1) settings.fail("rope_theta is 1; YaRN takes logarithms to this base");
+  if (!settings.has("factor") && !settings.is_null("factor")) positive(settings, "factor", {});
+  RopeOptions::Yarn yarn{};
+  yarn.original_max_positions = original;
+  yarn.factor = read_stretch(settings, a, original);
+  const auto scale = [&](double weight) {
+    return yarn.factor <= 1 ? 1 : 0.1 * weight * std::log(yarn.factor) + 1;
+  };
+  const std::optional<double> weight = number_if_any(settings, "mscale");
+  const std::optional<double> weight_of_all = number_if_any(settings, "mscale_all_dim");
+  yarn.attention_factor = weight && weight_of_all ? scale(*weight) / scale(*weight_of_all) : scale(1);
+  if (settings.has("attention_factor")) yarn.attention_factor = positive(settings, "attention_factor", {});
+  yarn.fast_rotations = number_if_any(settings, "beta_fast").value_or(32);
+  yarn.slow_rotations = number_if_any(settings, "beta_slow").value_or(1);
+  yarn.truncates = !settings.is_null("truncate") && settings.boolean("truncate", true);
+  return yarn;
+}
+
 /// The spelling before transformers 5, which later versions read too.
 nlohmann::json rope_scaling(const RopeOptions& rope) {
-  if (rope.long_rope) {
-    return {{"rope_type", "longrope"},
-            {"short_factor", rope.long_rope->short_factors},
-            {"long_factor", rope.long_rope->long_factors},
-            {"attention_factor", rope.long_rope->attention_factor}};
-  }
-  if (!rope.llama3) return nullptr;
-  return {{"rope_type", "llama3"},
-          {"factor", rope.llama3->factor},
-          {"low_freq_factor", rope.llama3->low_frequency_factor},
-          {"high_freq_factor", rope.llama3->high_frequency_factor},
-          {"original_max_position_embeddings", rope.llama3->original_max_positions}};
+  nlohmann::json scaling = rope_settings(rope);
+  return scaling["rope_type"] == "default" ? nlohmann::json() : scaling;
 }
 
 }  // namespace
@@ -99,37 +134,101 @@ std::int64_t integer_by_either_name(JsonReader& reader, const std::string& key, 
   return reader.integer(has_other && !has_key ? other : key, fallback, minimum, maximum);
 }
 
+nlohmann::json rope_settings(const RopeOptions& rope) {
+  if (rope.long_rope) {
+    return {{"rope_type", "longrope"},
+            {"short_factor", rope.long_rope->short_factors},
+            {"long_factor", rope.long_rope->long_factors},
+            {"attention_factor", rope.long_rope->attention_factor},
+            {kOriginal, rope.long_rope->original_max_positions}};
+  }
+  if (rope.yarn) {
+    return {{"rope_type", "yarn"},
+            {"factor", rope.yarn->factor},
+            {"attention_factor", rope.yarn->attention_factor},
+            {"beta_fast", rope.yarn->fast_rotations},
+            {"beta_slow", rope.yarn->slow_rotations},
+            {"truncate", rope.yarn->truncates},
+            {kOriginal, rope.yarn->original_max_positions}};
+  }
+  if (rope.llama3) {
+    return {{"rope_type", "llama3"},
+            {"factor", rope.llama3->factor},
+            {"low_freq_factor", rope.llama3->low_frequency_factor},
+            {"high_freq_factor", rope.llama3->high_frequency_factor},
+            {kOriginal, rope.llama3->original_max_positions}};
+  }
+  if (rope.dynamic) return {{"rope_type", "dynamic"}, {"factor", rope.dynamic->factor}};
+  if (rope.linear_factor != 1) return {{"rope_type", "linear"}, {"factor", rope.linear_factor}};
+  return {{"rope_type", "default"}};
+}
+
+RopeOptions read_rope_settings(JsonReader& settings, const Architecture& a, const RopeDefaults& defaults) {
+  RopeOptions rope{.theta = positive(settings, "rope_theta", defaults.theta)};
+  const std::string old_type = settings.text("type", settings.has("rope_type") ? "" : "default");
+  const std::string type = settings.text("rope_type", old_type);
+  if (!old_type.empty() && type != old_type)
+    settings.refuse("type", "transformers goes by rope_type, \"" + type + "\" here; say there what is meant");
+  const auto original = [&] { return read_original_positions(settings, a, defaults, 1); };
+  const bool is_phi3 = a.model_type == "phi3";
+  rope.rotated_share = defaults.rotated_share;
+  if (is_phi3) {
+    rope.rotated_share = read_rotated_share(settings, a, rope.rotated_share);
+  } else if (settings.number("partial_rotary_factor", 1.0) != 1.0) {
+    settings.refuse("partial_rotary_factor", "supported: 1");
+  }
+  if (type == "longrope" && defaults.may_differ_by_length) {
+    // Its logarithm divides.
+    const std::int64_t positions = read_original_positions(settings, a, defaults, 2);
+    rope.long_rope = read_long_rope(settings, a, rotated_columns({a.head_dimension, rope}), positions);
+  } else if (type == "llama3" && !is_phi3) {
+    rope.llama3 = read_llama3_rope(settings, original());
+  } else if (type == "yarn" && !is_phi3) {
+    rope.yarn = read_yarn(settings, a, original(), rope.theta);
+  } else if (type == "linear" && !is_phi3) {
+    rope.linear_factor = positive(settings, "factor", {});
+  } else if (type == "dynamic" && !is_phi3) {
+    if (a.head_dimension <= 2) settings.fail("rope type dynamic needs a head dimension above 2");
+    rope.dynamic = RopeOptions::Dynamic{positive(settings, "factor", {}), a.max_positions};
+  } else if (type != "default") {
+    const std::string others = is_phi3 ? "\"longrope\""
+                               : defaults.may_differ_by_length
+                                   ? "\"linear\", \"dynamic\", \"yarn\", \"llama3\", \"longrope\""
+                                   : "\"linear\", \"dynamic\", \"yarn\", \"llama3\"";
+    settings.refuse(settings.has("rope_type") ? "rope_type" : "type", "supported: \"default\", " + others);
+  }
+  return rope;
+}
+
 RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where, double theta) {
-  RopeOptions rope;
-  rope.theta = positive(reader, "rope_theta", theta);
-  if (reader.number("partial_rotary_factor", 1.0) != 1.0)
+  RopeDefaults defaults{.theta = positive(reader, "rope_theta", theta)};
+  const bool is_phi3 = a.model_type == "phi3";
+  // Only scaled frequencies depend on it. Phi3Config has one of its own.
+  if (reader.has(kOriginal) || (is_phi3 && !reader.is_null(kOriginal)))
+    defaults.original_max_positions = reader.integer(kOriginal, 4096, 2, kLargestVocabulary);
+  if (is_phi3) {
+    defaults.rotated_share = read_rotated_share(reader, a, 1);
+  } else if (reader.number("partial_rotary_factor", 1.0) != 1.0) {
     reader.refuse("partial_rotary_factor", "supported: 1");
-  reader.ignore("original_max_position_embeddings");  // only frequencies of llama3 and longrope depend on it
+  }
   const bool has_parameters = reader.has("rope_parameters");
   const bool has_scaling = reader.has("rope_scaling") && !reader.at("rope_scaling").empty();
-  if (!has_parameters && !has_scaling) return rope;
+  if (!has_parameters && !has_scaling)
+    return {.theta = defaults.theta, .rotated_share = defaults.rotated_share};
   const std::string key = has_scaling ? "rope_scaling" : "rope_parameters";
-
-  JsonReader parameters(reader.at(key), fmt::format("{}: {}", where, key));
-  rope.theta = positive(parameters, "rope_theta", rope.theta);
-  if (parameters.number("partial_rotary_factor", 1.0) != 1.0)
-    parameters.refuse("partial_rotary_factor", "supported: 1");
-  const std::string old_type = parameters.text("type", "default");
-  const std::string type = parameters.text("rope_type", old_type);
-  const std::string type_key = reader.at(key).contains("rope_type") ? "rope_type" : "type";
+  JsonReader settings(reader.at(key), fmt::format("{}: {}", where, key));
   for (const std::string layer_type : {"full_attention", "sliding_attention"}) {
-    if (parameters.has(layer_type) || parameters.is_null(layer_type))
-      parameters.refuse(layer_type, "rope settings by layer type are not supported");
+    if (settings.has(layer_type) || settings.is_null(layer_type))
+      settings.refuse(layer_type, "rope settings by layer type are not supported");
   }
-  const std::string other = a.model_type == "phi3" ? "longrope" : "llama3";  // that transformers has there
-  if (type == "llama3" && type == other) {
-    rope.llama3 = read_llama3_rope(parameters, reader, a);
-  } else if (type == other) {
-    rope.long_rope = read_long_rope(parameters, reader, a);
-  } else if (type != "default") {
-    parameters.refuse(type_key, fmt::format("supported: \"default\", \"{}\"", other));
-  }
-  parameters.refuse_unknown_keys();
+  const RopeOptions rope = read_rope_settings(settings, a, defaults);
+  if (reader.is_null(kOriginal) && (rope.llama3 || rope.yarn || rope.long_rope))
+    reader.refuse(kOriginal, "the rope settings depend on it: give a number, or leave the key out");
+  if (a.model_type == "mixtral" && !reader.has("head_dim") && (rope.dynamic || rope.yarn || rope.long_rope))
+    reader.fail(
+        fmt::format("transformers computes this rope type with head_dim, which is absent; set it to {}",
+                    a.head_dimension));
+  settings.refuse_unknown_keys();
   return rope;
 }
 

@@ -38,6 +38,19 @@ double positive(JsonReader& reader, const std::string& key, std::optional<double
 std::int64_t integer_by_either_name(JsonReader& reader, const std::string& key, const std::string& other,
                                     std::int64_t fallback, std::int64_t minimum, std::int64_t maximum);
 
+/// What settings of rope do not say, and what stands beside them.
+struct RopeDefaults {
+  double theta = 10000;
+  double rotated_share = 1;
+  std::optional<std::int64_t> original_max_positions = {};  ///< stands over that among the settings
+  bool may_differ_by_length = true;                         ///< short documents from long ones
+};
+
+/// One object of settings, in either spelling of its type. Unknown keys are left to the caller.
+RopeOptions read_rope_settings(JsonReader& settings, const Architecture& a, const RopeDefaults& defaults);
+/// Settings that read_rope_settings() reads back, without a theta.
+nlohmann::json rope_settings(const RopeOptions& rope);
+
 /// Rope settings live in rope_parameters (transformers 5), or in rope_scaling and rope_theta (before). If
 /// both are given, transformers lets rope_scaling win, a theta inside win over one outside, and the original
 /// number of positions outside over that inside.

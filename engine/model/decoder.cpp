@@ -94,11 +94,12 @@ TensorView attend(UnitBuilder& builder, const TensorView& qkv, const Architectur
                   const AttentionOptions& options) {
   const std::int64_t query = a.query_columns(), key = a.kv_columns();
   TensorView rotated = builder.columns(qkv, 0, query + key);
+  const Rotation rotation = rules_of(a).rotations(a).at(static_cast<std::size_t>(options.rotation));
   if (options.head_norm) {
     rotated = builder.head_norm(rotated, "self_attn.q_norm", "self_attn.k_norm", a.heads, a.head_dimension,
                                 *options.head_norm, options.rotation);
   } else {
-    builder.rope(rotated, a.head_dimension, options.rotation);
+    builder.rope(rotated, a.head_dimension, options.rotation, rotated_columns(rotation));
   }
   return builder.attention(builder.columns(rotated, 0, query), builder.columns(rotated, query, key),
                            builder.columns(qkv, query + key, key), options.shape);

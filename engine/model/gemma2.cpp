@@ -1,4 +1,6 @@
 // Gemma 2 (transformers: Gemma2ForCausalLM): Gemma's layers with soft caps on scores and logits.
+#include <fmt/format.h>
+
 #include "engine/model/architecture_rules.h"
 #include "engine/model/gemma.h"
 
@@ -10,6 +12,10 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
              {.sizes = {256000, 9216, 8192, 4, 256, 26, 2304, 8}, .sliding_pattern = 2, .logits_cap = 30});
   a.scores_cap = read_soft_cap(reader, "attn_logit_softcapping", 50);
   a.rope = read_rope(reader, a, where);
+  // Files of the hub say the window twice, and transformers reads the other key.
+  if (reader.has("sliding_window_size") &&
+      reader.integer("sliding_window_size", {}, 1, kLargestVocabulary) != a.window)
+    reader.refuse("sliding_window_size", fmt::format("but sliding_window, which counts, is {}", a.window));
 }
 
 nlohmann::json write(const Architecture& a) {

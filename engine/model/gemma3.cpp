@@ -1,5 +1,8 @@
 // Gemma 3, text (transformers: Gemma3ForCausalLM): Gemma's layers with norms of queries and keys, and a
 // rotation of its own for each kind of layers.
+#include <algorithm>
+#include <optional>
+
 #include "engine/model/architecture_rules.h"
 #include "engine/model/gemma.h"
 
@@ -7,18 +10,13 @@ namespace strata {
 namespace {
 
 /// The settings of one kind of layers.
-RopeOptions read_settings(const nlohmann::json& object, const std::string& where, double theta) {
+RopeOptions read_settings(const nlohmann::json& object, const Architecture& a, const std::string& where,
+                          double theta) {
   JsonReader settings(object, where);
-  RopeOptions rope{.theta = positive(settings, "rope_theta", theta)};
-  const std::string old_type = settings.text("type", settings.has("rope_type") ? "" : "default");
-  const std::string type = settings.text("rope_type", old_type);
-  if (!old_type.empty() && type != old_type)
-    settings.refuse("type", "transformers goes by rope_type, \"" + type + "\" here; say there what is meant");
-  if (type == "linear") {
-    rope.linear_factor = positive(settings, "factor", {});
-  } else if (type != "default") {
-    settings.refuse(settings.has("rope_type") ? "rope_type" : "type", "supported: \"default\", \"linear\"");
-  }
+  const RopeOptions rope = read_rope_settings(settings, a, {.theta = theta, .may_differ_by_length = false});
+  if (rope.yarn && !rope.yarn->truncates)
+    settings.refuse("truncate",
+                    "transformers truncates all the same where layers have settings of their own");
   settings.refuse_unknown_keys();
   return rope;
 }
@@ -44,8 +42,8 @@ void read_ropes(JsonReader& reader, Architecture& a, const std::string& where) {
     full.update(reader.at("rope_scaling"));
     source = ": rope_scaling";
   }
-  a.rope = read_settings(full, where + source, theta);
-  a.sliding_rope = read_settings(sliding, where + ": rope_parameters: sliding_attention", sliding_theta);
+  a.rope = read_settings(full, a, where + source, theta);
+  a.sliding_rope = read_settings(sliding, a, where + ": rope_parameters: sliding_attention", sliding_theta);
 }
 
 void read(JsonReader& reader, Architecture& a, const std::string& where) {
@@ -59,15 +57,28 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
 }
 
 nlohmann::json rope_config(const RopeOptions& rope) {
-  if (rope.linear_factor == 1) return {{"rope_type", "default"}, {"rope_theta", rope.theta}};
-  return {{"rope_type", "linear"}, {"rope_theta", rope.theta}, {"factor", rope.linear_factor}};
+  nlohmann::json config = rope_settings(rope);
+  config["rope_theta"] = rope.theta;
+  return config;
 }
 
+/// The number of layers after which one does not slide, if layer_types are such a pattern.
+std::optional<std::int64_t> pattern_of(const Architecture& a) {
+  const auto first = std::ranges::find(a.slides, false);
+  const std::int64_t pattern = first - a.slides.begin() + 1;
+  for (std::int64_t layer = 0; layer < a.layers; ++layer)
+    if (a.slides[static_cast<std::size_t>(layer)] == ((layer + 1) % pattern == 0)) return {};
+  return pattern;
+}
+
+/// In the spelling of transformers 5, and in that of transformers 4, which knows no scaling of layers that
+/// slide.
 nlohmann::json write(const Architecture& a) {
   nlohmann::json config = gemma_config(a);
-  for (const char* of_llama : {"rope_theta", "rope_scaling"}) config.erase(of_llama);
   config["rope_parameters"] = {{"full_attention", rope_config(a.rope)},
                                {"sliding_attention", rope_config(*a.sliding_rope)}};
+  config["rope_local_base_freq"] = a.sliding_rope->theta;
+  if (const auto pattern = pattern_of(a)) config["sliding_window_pattern"] = *pattern;
   return config;
 }
 

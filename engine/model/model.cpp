@@ -1,5 +1,7 @@
 #include "engine/model/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "engine/graph/adapters.h"
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"
@@ -55,6 +58,36 @@ std::vector<bool> find_adapted(const Unit& unit) {
   return adapted;
 }
 
+/// By rotation, whether documents' lengths change it.
+std::vector<bool> find_by_length(const std::vector<Rotation>& rotations) {
+  std::vector<bool> by_length;
+  for (const Rotation& rotation : rotations) by_length.push_back(short_document(rotation) > 0);
+  return by_length;
+}
+
+[[noreturn]] void refuse_lengths(const char* key, const char* type, std::int64_t positions,
+                                 const std::string& advice) {
+  throw ConfigError(
+      fmt::format("{}: the model's rope type is {}, whose rotation is another one in texts of more than {} "
+                  "tokens; {}, or leave {} out",
+                  key, type, positions, advice, key));
+}
+
+/// Documents and samples have lengths of their own. Dynamic rotations have other tables at each length beyond
+/// the model's positions. Longrope has two, and a run without documents has room for one of them.
+void refuse_varying_lengths(const Architecture& architecture, const RunConfig& config) {
+  const bool samples = !config.samples.prompts.empty(), within_documents = config.is_within_documents();
+  const char* const key = within_documents ? "data.packing" : "train.samples";
+  const auto is_beyond = [&](std::int64_t positions) { return config.data.sequence_length > positions; };
+  if (!samples && !within_documents) return;
+  if (const auto& dynamic = architecture.rope.dynamic; dynamic && is_beyond(dynamic->max_positions))
+    refuse_lengths(key, "dynamic", dynamic->max_positions, "shorten data.sequence_length to that");
+  if (const auto& longrope = architecture.rope.long_rope;
+      longrope && !within_documents && is_beyond(longrope->original_max_positions))
+    refuse_lengths(key, "longrope", longrope->original_max_positions,
+                   "set data.packing to documents, shorten data.sequence_length to that");
+}
+
 void mark_linear_weights(UnitBuilder::Built& built) {
   const std::vector<bool> is_linear = find_linear_weights(built);
   for (std::size_t i = 0; i < is_linear.size(); ++i) built.unit.tensors[i].is_linear = is_linear[i];
@@ -79,6 +112,9 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
+  const std::vector<bool> by_length = find_by_length(model.rotations);
+  for (const Rotation& rotation : model.rotations)
+    if (within_documents) model.short_document = std::max(model.short_document, short_document(rotation));
   FreezePatterns patterns(freeze);
   AdapterTargets targets(adapter);
   TensorPolicies policies(optimizer);
@@ -93,7 +129,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
       built.graph = round_products(std::move(built.graph), rounding);
     if (number >= 0) mark_linear_weights(built);
     if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
-    if (within_documents) built.graph = keep_within_documents(std::move(built.graph));
+    if (within_documents) built.graph = keep_within_documents(std::move(built.graph), by_length);
     built.graph = give_row_keys(std::move(built.graph), row_keys_array(within_documents));
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
@@ -127,6 +163,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
 }
 
 Model build_run_model(const Architecture& architecture, const RunConfig& config) {
+  refuse_varying_lengths(architecture, config);
   const auto build = [&](const Architecture& of) {
     return build_model(of, config.train.freeze, config.optimizer, config.rounding(), config.adapter,
                        config.is_within_documents());

@@ -30,8 +30,11 @@ struct Model {
   Rounding rounding = Rounding::none;      ///< of what linear layers of blocks multiply
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
   bool within_documents = false;  ///< attention and positions are those of a sequence's documents, each alone
-  ContextPart context = {};       ///< the tokens that a rank has of each sequence if ranks share sequences
-  bool is_sampled = false;        ///< it gives logits in place of losses: sampling_model.h
+  /// Documents of up to so many tokens rotate otherwise than longer ones, and tokens bring their
+  /// rotary_row(); 0: all rotate alike.
+  std::int64_t short_document = 0;
+  ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences
+  bool is_sampled = false;   ///< it gives logits in place of losses: sampling_model.h
   /// Positions that tables of rotations have, of such a model; 0: those of a microbatch's sequences.
   std::int64_t table_rows = 0;
   /// The same model as samples are taken of it; null if the run takes none.

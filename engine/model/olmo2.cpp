@@ -33,8 +33,8 @@ TensorView attention(UnitBuilder& builder, const TensorView& x, const Architectu
                                         {.bias = a.qkv_bias});
   const TensorView queries = builder.norm(builder.columns(qkv, 0, query), "self_attn.q_norm", rms_norm(a));
   const TensorView keys = builder.norm(builder.columns(qkv, query, key), "self_attn.k_norm", rms_norm(a));
-  builder.rope(queries, a.head_dimension, 0);
-  builder.rope(keys, a.head_dimension, 0);
+  builder.rope(queries, a.head_dimension, 0, a.head_dimension);
+  builder.rope(keys, a.head_dimension, 0, a.head_dimension);
   const TensorView attended =
       builder.attention(queries, keys, builder.columns(qkv, query + key, key), attention_shape(a));
   return builder.linear(attended, {{"self_attn.o_proj", hidden_axis(a)}}, {.bias = a.out_bias});

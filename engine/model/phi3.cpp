@@ -15,6 +15,10 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   a.window = reader.has("sliding_window") ? reader.integer("sliding_window", {}, 1, kLargestVocabulary) : 0;
   require_activation(reader, "hidden_act", "silu", "swish");
   for (const char* unused : {"attention_bias", "embd_pdrop"}) reader.ignore(unused);
+  // Phi-4-mini's files have keys that only code beside them reads, which transformers does not.
+  for (const char* bias : {"mlp_bias", "lm_head_bias"}) require_plain(reader, bias, false);
+  for (const char* factor : {"full_attn_mod", "interpolate_factor"})
+    if (reader.number(factor, 1) != 1) reader.refuse(factor, "supported: 1");
   a.padding_token = read_padding_token(reader, a, 32000);
   a.rope = read_rope(reader, a, where);
 }
@@ -22,6 +26,7 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
 nlohmann::json write(const Architecture& a) {
   nlohmann::json config = llama_config(a);
   if (a.rope.long_rope) config["original_max_position_embeddings"] = a.rope.long_rope->original_max_positions;
+  if (a.rope.rotated_share != 1) config["partial_rotary_factor"] = a.rope.rotated_share;
   config["sliding_window"] = a.window == 0 ? nlohmann::json() : nlohmann::json(a.window);
   return config;
 }

@@ -19,10 +19,16 @@ struct Rotation {
   friend bool operator==(const Rotation&, const Rotation&) = default;
 };
 
-/// Cosine and sine of position × frequency, fp32 [sequence, head_dimension / 2] each.
+/// Cosine and sine of position × frequency, fp32 [sequence, rotated columns / 2] each.
 struct RotaryTables {
   Matrix cosine, sine;
 };
+
+/// How many of a head's columns are rotated, the first ones.
+std::int64_t rotated_columns(const Rotation& rotation);
+
+/// Documents of up to so many tokens have other angles than longer ones; 0: all have the same.
+std::int64_t short_document(const Rotation& rotation);
 
 /// The size of one of the two tables, aligned: the sine lies that far behind the cosine.
 Bytes rotary_table_bytes(const Rotation& rotation, std::int64_t sequence);
@@ -30,11 +36,15 @@ Bytes rotary_table_bytes(const Rotation& rotation, std::int64_t sequence);
 /// Views of both tables.
 RotaryTables rotary_tables(const Rotation& rotation, std::int64_t sequence, std::byte* memory);
 
-/// Fills both tables as transformers does (LlamaRotaryEmbedding, _compute_llama3_parameters,
-/// _compute_longrope_parameters): its frequencies
-/// and angles are fp32, and at large positions their rounding shows, so ours round at the same places. The
-/// `sequence` rows are a rank's part of each sequence.
+/// Fills both tables as transformers does (modeling_rope_utils.py): its frequencies and angles are fp32, and
+/// at large positions their rounding shows, so ours round at the same places. The `sequence` rows are a
+/// rank's part of each sequence.
 void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory,
                         const ContextPart& part = {});
+
+/// Fills tables of `rows` rows for documents of all lengths: two for each position, as rotary_row() counts
+/// them. REQUIRES: short_document(rotation) > 0.
+void fill_rotary_tables_of_documents(const Rotation& rotation, std::int64_t rows,
+                                     std::span<std::byte> memory);
 
 }  // namespace strata

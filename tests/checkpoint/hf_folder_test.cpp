@@ -163,6 +163,23 @@ TEST(HfFolder, AMissingFolderOrFileIsNamed) {
   expect_error<ConfigError>([&] { read_hf_config(folder.path()); }, {"config.json:1:2", "not valid JSON"});
 }
 
+TEST(HfFolder, APointerOfGitLfsIsNamed) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+  for (const char* file : {"model.safetensors", "config.json"}) {
+    const TemporaryFolder folder;
+    const Model model = test::tiny_llama();
+    State saved(model, 1);
+    save(folder / "model", model, saved);
+    overwrite(folder / "model" / file, pointer);
+    expect_error<ConfigError>(
+        [&] {
+          read_hf_config(folder / "model");
+          HfFolder(folder / "model", model);
+        },
+        {file, "Git LFS pointer", "git lfs pull"});
+  }
+}
+
 TEST(HfFolder, AnAdapterBesideTheModelIsRefused) {
   const TemporaryFolder folder;
   write_file(quick(), folder / "adapter_config.json", "{}");

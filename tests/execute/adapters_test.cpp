@@ -340,6 +340,31 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
 }
 
 /// A model that the adapters were added to has the losses that it has with them.
+/// PEFT takes them for adapters of experts, and drops them.
+TEST_F(AdapterRun, HasNoFolderOfPeftForDenseLayersOfAMixture) {
+  config_.model.architecture = "qwen3_moe";
+  config_.model.config = {{"num_hidden_layers", 2},
+                          {"hidden_size", 32},
+                          {"num_attention_heads", 4},
+                          {"num_key_value_heads", 2},
+                          {"head_dim", 8},
+                          {"intermediate_size", 48},
+                          {"vocab_size", 128},
+                          {"decoder_sparse_step", 2},
+                          {"num_experts", 4},
+                          {"num_experts_per_tok", 2},
+                          {"moe_intermediate_size", 16}};
+  const auto save = [&](const Model& model, const ReadParameters& read) {
+    save_peft_folder(in_folder("adapters"), model, read, "", {});
+  };
+  test::expect_error<ConfigError>([&] { train_and(save); }, {"model.layers.0.mlp.", "--merge"});
+  EXPECT_FALSE(is_there(in_folder("adapters")));
+  std::filesystem::remove_all(in_folder("checkpoints"));
+  config_.adapter.targets = {"q_proj", "v_proj"};
+  train_and(save);
+  EXPECT_TRUE(is_there(in_folder("adapters")));
+}
+
 TEST_F(AdapterRun, IsMergedIntoTheModel) {
   using Kind = std::pair<AdapterType, std::string>;
   for (const auto& [type, architecture] :

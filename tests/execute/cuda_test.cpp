@@ -80,6 +80,9 @@ TEST(DocumentsOnGpu, TrainAsEachInASequenceOfItsOwn) {
     config.device.kind = DeviceKind::cuda;
     test::expect_packed_is_apart(config, corpus, device.get());
   }
+  RunConfig config = test::run_of_documents(corpus, "phi3");
+  config.device.kind = DeviceKind::cuda;
+  test::expect_losses_of_documents_alone(config, corpus, device.get());
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, OnGpu, ::testing::ValuesIn(kPrecisions),

@@ -18,62 +18,103 @@ std::vector<std::int64_t> packed_lengths() {
   return lengths;
 }
 
-const std::map<std::string, nlohmann::json> kPackedModels = {{"llama",
-                                                              {{"num_hidden_layers", 2},
-                                                               {"hidden_size", 32},
-                                                               {"num_attention_heads", 4},
-                                                               {"num_key_value_heads", 2},
-                                                               {"intermediate_size", 48},
-                                                               {"vocab_size", 128}}},
-                                                             {"qwen3",
-                                                              {{"num_hidden_layers", 2},
-                                                               {"hidden_size", 32},
-                                                               {"num_attention_heads", 4},
-                                                               {"num_key_value_heads", 2},
-                                                               {"head_dim", 16},
-                                                               {"intermediate_size", 48},
-                                                               {"vocab_size", 128}}},
-                                                             {"mistral",
-                                                              {{"num_hidden_layers", 2},
-                                                               {"hidden_size", 32},
-                                                               {"num_attention_heads", 4},
-                                                               {"num_key_value_heads", 2},
-                                                               {"intermediate_size", 48},
-                                                               {"sliding_window", 5},
-                                                               {"vocab_size", 128}}},
-                                                             {"gpt2",
-                                                              {{"n_layer", 2},
-                                                               {"n_embd", 32},
-                                                               {"n_head", 4},
-                                                               {"n_positions", 32},
-                                                               {"vocab_size", 128},
-                                                               {"tie_word_embeddings", true}}}};
+const std::map<std::string, nlohmann::json> kPackedModels = {
+    {"llama",
+     {{"num_hidden_layers", 2},
+      {"hidden_size", 32},
+      {"num_attention_heads", 4},
+      {"num_key_value_heads", 2},
+      {"intermediate_size", 48},
+      {"vocab_size", 128}}},
+    {"qwen3",
+     {{"num_hidden_layers", 2},
+      {"hidden_size", 32},
+      {"num_attention_heads", 4},
+      {"num_key_value_heads", 2},
+      {"head_dim", 16},
+      {"intermediate_size", 48},
+      {"vocab_size", 128}}},
+    {"mistral",
+     {{"num_hidden_layers", 2},
+      {"hidden_size", 32},
+      {"num_attention_heads", 4},
+      {"num_key_value_heads", 2},
+      {"intermediate_size", 48},
+      {"sliding_window", 5},
+      {"vocab_size", 128}}},
+    {"phi3",
+     {{"num_hidden_layers", 2},
+      {"hidden_size", 32},
+      {"num_attention_heads", 4},
+      {"num_key_value_heads", 2},
+      {"intermediate_size", 48},
+      {"pad_token_id", nullptr},
+      {"original_max_position_embeddings", 10},
+      {"max_position_embeddings", 64},
+      {"partial_rotary_factor", 0.75},
+      {"rope_scaling",
+       {{"rope_type", "longrope"}, {"short_factor", {1.0, 1.5, 2.0}}, {"long_factor", {1.0, 5.0, 20.0}}}},
+      {"vocab_size", 128}}},
+    {"gpt2",
+     {{"n_layer", 2},
+      {"n_embd", 32},
+      {"n_head", 4},
+      {"n_positions", 32},
+      {"vocab_size", 128},
+      {"tie_word_embeddings", true}}}};
 
 struct DocumentLosses {
   std::vector<float> losses;  ///< of the documents' tokens, one after another
   double gradient_norm = 0;
 };
 
-/// Trains on documents that begin `stride` tokens behind the one before; 0: where that ends.
-DocumentLosses document_losses(RunConfig config, std::int64_t stride, Device* device) {
+/// Losses of all tokens, in the order of the data.
+DocumentLosses token_losses(RunConfig config, Device* device) {
   config.plan.lanes = LaneMode::serial;
-  std::vector<float> all;
+  DocumentLosses found;
   const RunOutcome outcome =
       run(config, {.device = device, .observer = [&](const Instruction& instruction, Trainer& trainer) {
                      if (instruction.operation != Operation::sum_losses) return;
                      for (const Operand& operand : instruction.reads) {
                        const auto* values =
                            reinterpret_cast<const float*>(trainer.state().read(operand.buffer).data());
-                       all.insert(all.end(), values, values + operand.elements);
+                       found.losses.insert(found.losses.end(), values, values + operand.elements);
                      }
                    }});
-  DocumentLosses found{{}, outcome.result.steps.at(0).grad_norm};
-  auto at = all.begin();
+  found.gradient_norm = outcome.result.steps.at(0).grad_norm;
+  return found;
+}
+
+/// Trains on documents that begin `stride` tokens behind the one before; 0: where that ends.
+DocumentLosses document_losses(const RunConfig& config, std::int64_t stride, Device* device) {
+  const DocumentLosses all = token_losses(config, device);
+  DocumentLosses found{{}, all.gradient_norm};
+  auto at = all.losses.begin();
   for (const std::int64_t length : packed_lengths()) {
     found.losses.insert(found.losses.end(), at, at + length);
     at += stride == 0 ? length : stride;
   }
   return found;
+}
+
+/// One step of the documents of this length, each of which is a sequence.
+RunConfig documents_of_length(RunConfig config, const Corpus& corpus, std::int64_t length) {
+  std::vector<std::uint16_t> ids;
+  std::string marks;
+  for (const auto& document : random_documents(packed_lengths())) {
+    if (std::ssize(document) != length) continue;
+    ids.insert(ids.end(), document.begin(), document.end());
+    marks += '\0' + std::string(document.size() - 1, '\1');
+  }
+  config.train.batch = std::ssize(ids) / length;
+  ids.push_back(0);
+  marks.push_back('\0');
+  const std::string name = "of-" + std::to_string(length);
+  config.data.path = {corpus.write_megatron<std::uint16_t>(name, 8, {ids})};
+  corpus.write(name + ".trained", marks);
+  config.data.sequence_length = length;
+  config.train.microbatch = config.train.steps = 1;
+  return config;
 }
 
 }  // namespace
@@ -152,6 +193,26 @@ void expect_packed_is_apart(const RunConfig& config, const Corpus& corpus, Devic
        relative_differences(left_by(documents_apart(config, corpus), moments, device),
                             left_by(packed_documents(config, corpus), moments, device)))
     EXPECT_LE(difference, 1e-5) << tensor;
+}
+
+void expect_losses_of_documents_alone(const RunConfig& config, const Corpus& corpus, Device* device) {
+  const DocumentLosses packed = document_losses(packed_documents(config, corpus), 0, device);
+  std::map<std::int64_t, std::vector<float>> alone;  // by length; what is left of them
+  auto at = packed.losses.begin();
+  for (const std::int64_t length : packed_lengths()) {
+    const auto first = at;
+    at += length;
+    if (length == 1) continue;  // it has no target
+    if (!alone.contains(length))
+      alone[length] = token_losses(documents_of_length(config, corpus, length), device).losses;
+    std::vector<float>& expected = alone[length];
+    ASSERT_GE(std::ssize(expected), length);
+    for (std::int64_t place = 0; place < length; ++place) {
+      const float loss = expected[static_cast<std::size_t>(place)];
+      EXPECT_NEAR(first[place], loss, 1e-5 * loss) << "place " << place << " of " << length;
+    }
+    expected.erase(expected.begin(), expected.begin() + length);
+  }
 }
 
 }  // namespace strata::test

@@ -12,7 +12,8 @@ namespace strata::test {
 /// Token ids of documents of these lengths, below 128.
 std::vector<std::vector<std::uint16_t>> random_documents(const std::vector<std::int64_t>& lengths);
 
-/// A small run of a "llama", "qwen3", "mistral" (which has a window) or "gpt2", in fp32, of sequences of 24
+/// A small run of a "llama", "qwen3", "mistral" (which has a window), "phi3" (whose rotation is another in
+/// documents of more than 10 tokens) or "gpt2", in fp32, of sequences of 24
 /// tokens in the order of the data, of which it has none yet.
 RunConfig run_of_documents(const Corpus& corpus, const std::string& architecture);
 
@@ -25,5 +26,9 @@ RunConfig documents_apart(RunConfig config, const Corpus& corpus);
 /// On this device losses of tokens, each tensor's gradient and the norm of all agree within 1e-5, packed and
 /// apart; all tokens but each document's last have a loss.
 void expect_packed_is_apart(const RunConfig& config, const Corpus& corpus, Device* device = nullptr);
+
+/// Losses of tokens agree within 1e-5, packed and in sequences of just the document's length.
+void expect_losses_of_documents_alone(const RunConfig& config, const Corpus& corpus,
+                                      Device* device = nullptr);
 
 }  // namespace strata::test

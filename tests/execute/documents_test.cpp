@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "tests/execute/documents_data.h"
 #include "tests/execute/gradients.h"
 
@@ -51,6 +52,25 @@ TEST_P(PackedModel, TrainsAsWithEachDocumentInASequenceOfItsOwn) {
 INSTANTIATE_TEST_SUITE_P(Models, PackedModel, ::testing::Values("llama", "qwen3", "mistral", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST_F(DocumentsTest, RotateByTheirOwnLengths) {
+  for (const char* architecture : {"phi3", "llama"}) {
+    SCOPED_TRACE(architecture);
+    test::expect_losses_of_documents_alone(config(architecture), corpus_);
+  }
+}
+
+TEST_F(DocumentsTest, AreRefusedWhereEachLengthHasARotationOfItsOwn) {
+  RunConfig config = many("llama");
+  config.model.config["max_position_embeddings"] = 16;
+  config.model.config["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+  try {
+    run(config);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("data.packing: the model's rope type is dynamic"));
+  }
+}
+
 TEST_F(DocumentsTest, AreNotOneText) {
   const RunConfig packed = packed_documents(config(), corpus_);
   RunConfig together = packed;
@@ -90,7 +110,7 @@ TEST_P(PackedRanks, FollowTheRunOfOneRank) {
   expect_equal_runs(alone, config, 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PackedRanks, ::testing::Values("llama", "qwen3", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Models, PackedRanks, ::testing::Values("llama", "qwen3", "phi3", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(DocumentsTest, AreAskedForAgainByARunThatGoesOn) {

@@ -5,10 +5,12 @@
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/generate/generator.h"
 #include "engine/generate/model_source.h"
+#include "tests/base/expect_error.h"
 #include "tests/execute/several_models.h"
 #include "tests/execute/support.h"
 
@@ -37,6 +39,20 @@ std::vector<Ids> ids_of(const TrainResult& result) {
   for (const SamplePoint& point : result.samples) ids.push_back(ids_of(point));
   return ids;
 }
+
+/// A model that rotates otherwise as soon as a sample has more than 12 tokens.
+const nlohmann::json kLongRope = {{"num_hidden_layers", 2},
+                                  {"hidden_size", 32},
+                                  {"num_attention_heads", 4},
+                                  {"intermediate_size", 48},
+                                  {"vocab_size", 128},
+                                  {"pad_token_id", nullptr},
+                                  {"max_position_embeddings", 64},
+                                  {"original_max_position_embeddings", 12},
+                                  {"rope_scaling",
+                                   {{"rope_type", "longrope"},
+                                    {"short_factor", {1.0, 1.5, 2.0, 2.0}},
+                                    {"long_factor", {1.0, 5.0, 20.0, 40.0}}}}};
 
 class SamplesOfARun : public ::testing::Test {
  protected:
@@ -116,7 +132,7 @@ TEST_F(SamplesOfARun, AreTakenBeforeTheFirstStepBetweenStepsAndAfterTheLast) {
 }
 
 TEST_F(SamplesOfARun, AreWhatGenerationSaysWithTheWeightsOfThatMoment) {
-  for (const char* architecture : {"llama", "gpt2", "qwen3", "mistral", "gemma2", "mixtral"}) {
+  for (const char* architecture : {"llama", "gpt2", "qwen3", "mistral", "gemma2", "mixtral", "phi3"}) {
     SCOPED_TRACE(architecture);
     RunConfig config = saving();
     config.checkpoint.path += architecture;
@@ -131,8 +147,20 @@ TEST_F(SamplesOfARun, AreWhatGenerationSaysWithTheWeightsOfThatMoment) {
       config.model.config.update(
           {{"num_local_experts", 4}, {"num_experts_per_tok", 2}, {"output_router_logits", true}});
     if (type == "qwen3") config.model.config["head_dim"] = 8;
+    if (type == "phi3") config.model.config = kLongRope;
+    if (type == "phi3") config.data.packing = DataPacking::documents;
     expect_generated(config);
   }
+}
+
+TEST_F(SamplesOfARun, AreRefusedWhereTheyRotateOtherwiseThanSequences) {
+  config_.model.architecture = "phi3";
+  config_.model.config = kLongRope;
+  test::expect_error<ConfigError>([&] { run(config_); },
+                                  {"train.samples: the model's rope type is longrope", "data.packing"});
+  config_.data.sequence_length = 12;  // none is long
+  config_.samples.max_length = 12;
+  EXPECT_FALSE(run(config_).result.samples.empty());
 }
 
 TEST_F(SamplesOfARun, AreDrawnAsGenerationDraws) {

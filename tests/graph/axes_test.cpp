@@ -44,7 +44,7 @@ TensorView attention(UnitBuilder& builder, const TensorView& x) {
       builder.linear(x, {{"q", query_axis(kHeads, kKvHeads, kDimension)}, {"k", keys}, {"v", keys}});
   const TensorView rotated = builder.head_norm(builder.columns(qkv, 0, query + key), "q_norm", "k_norm",
                                                kHeads, kDimension, {}, /*tables=*/0);
-  builder.rope(rotated, kDimension, 0);
+  builder.rope(rotated, kDimension, 0, kDimension);
   AttentionShape shape;
   shape.heads = kHeads;
   shape.kv_heads = kKvHeads;

@@ -30,7 +30,7 @@ TensorView attention(UnitBuilder& builder, const TensorView& x, const std::strin
   if (norms) {
     rotated = builder.head_norm(rotated, name + ".qn", name + ".kn", kHeads, kDimension, {}, /*tables=*/0);
   } else {
-    builder.rope(rotated, kDimension, 0);
+    builder.rope(rotated, kDimension, 0, kDimension);
   }
   AttentionShape shape;
   shape.heads = shape.kv_heads = kHeads;

@@ -55,6 +55,27 @@ TEST(Architecture, GemmasRopeScalingStandsOverItsRopeParameters) {
   EXPECT_EQ(a.sliding_rope, RopeOptions{});
 }
 
+/// The hub's gemma-2-9b says its window twice.
+TEST(Architecture, Gemma2sWindowMayHaveTwoKeys) {
+  EXPECT_EQ(parse({{"model_type", "gemma2"}, {"sliding_window", 4096}, {"sliding_window_size", 4096}}).window,
+            4096);
+}
+
+/// Its class there reads these keys, and no rope_parameters.
+TEST(Architecture, Gemma3sExportHasTheKeysOfTransformers4) {
+  const json config = to_hf_config(parse({{"model_type", "gemma3_text"},
+                                          {"num_hidden_layers", 8},
+                                          {"sliding_window_pattern", 3},
+                                          {"rope_theta", 5e5},
+                                          {"rope_local_base_freq", 2e4},
+                                          {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}}}));
+  EXPECT_EQ(config["rope_theta"], 5e5);
+  EXPECT_EQ(config["rope_local_base_freq"], 2e4);
+  EXPECT_EQ(config["rope_scaling"], (json{{"rope_type", "linear"}, {"factor", 4.0}}));
+  EXPECT_EQ(config["sliding_window_pattern"], 3);
+  EXPECT_EQ(config["layer_types"].size(), 8U);
+}
+
 const Refusal kGemmaRefusals[] = {
     {"GemmaHidden",
      {{"model_type", "gemma3_text"}, {"hidden_size", 100}, {"head_dim", 8}},
@@ -63,8 +84,11 @@ const Refusal kGemmaRefusals[] = {
      {{"model_type", "gemma3_text"}, {"num_key_value_heads", nullptr}},
      {"num_key_value_heads is null", "integer from 1"}},
     {"GemmaRopeType",
-     rope("gemma3_text", {{"full_attention", {{"rope_type", "yarn"}}}}),
-     {"rope_parameters: full_attention: rope_type is \"yarn\"", "supported: \"default\", \"linear\""}},
+     rope("gemma3_text", {{"full_attention", {{"rope_type", "longrope"}}}}),
+     {"rope_parameters: full_attention: rope_type is \"longrope\"", "supported: \"default\", \"linear\""}},
+    {"Gemma2OtherWindow",
+     {{"model_type", "gemma2"}, {"sliding_window", 4096}, {"sliding_window_size", 2048}},
+     {"sliding_window_size is 2048", "sliding_window, which counts, is 4096"}},
     {"GemmaOldScaling",
      {{"model_type", "gemma3_text"}, {"rope_scaling", {{"type", "linear"}, {"factor", 8}}}},
      {"rope_scaling: type is \"linear\"", "goes by rope_type"}},

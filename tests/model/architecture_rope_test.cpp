@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "engine/model/rotary.h"
 #include "tests/model/architecture_support.h"
 
 namespace strata::test {
@@ -83,13 +85,42 @@ TEST(Architecture, LongRopeScalesByTheRatioOfPositionsUnlessTheFileSaysHowMuch) 
   EXPECT_EQ(long_rope({{"attention_factor", 1.25}})->attention_factor, 1.25);
 }
 
+/// The keys of Phi-4-mini's file beside the usual ones.
+const json kPhi4Mini = {
+    {"model_type", "phi3"},
+    {"hidden_size", 32},
+    {"num_attention_heads", 4},
+    {"partial_rotary_factor", 0.75},
+    {"full_attn_mod", 1},
+    {"interpolate_factor", 1},
+    {"lm_head_bias", false},
+    {"mlp_bias", false},
+    {"tie_word_embeddings", true},
+    {"original_max_position_embeddings", 4096},
+    {"max_position_embeddings", 131072},
+    {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 1, 1}}, {"long_factor", {1, 1.5, 60}}}}};
+
+TEST(Architecture, Phi4MiniRotatesAPartOfEachHead) {
+  const Architecture a = parse(kPhi4Mini);
+  EXPECT_EQ(rotated_columns({a.head_dimension, a.rope}), 6);
+  EXPECT_EQ(a.rope.long_rope->long_factors, (std::vector<double>{1, 1.5, 60}));
+  EXPECT_TRUE(a.tied_head);
+  json other = kPhi4Mini;
+  other["lm_head_bias"] = true;
+  EXPECT_THROW(parse(other), ConfigError);
+}
+
 const Refusal kRopeRefusals[] = {
     {"RopeType",
-     rope("llama", {{"rope_type", "yarn"}}),
-     {"rope_parameters: rope_type is \"yarn\"", "\"llama3\""}},
+     rope("llama", {{"rope_type", "yarm"}}),
+     {"rope_parameters: rope_type is \"yarm\"", "\"yarn\"", "\"llama3\""}},
+    {"YarnWithoutFactor", rope("llama", {{"rope_type", "yarn"}}), {"rope_parameters: factor is missing"}},
+    {"TwoTypes",
+     rope("llama", {{"rope_type", "default"}, {"type", "linear"}, {"factor", 2}}),
+     {"type is \"linear\"", "rope_type, \"default\""}},
     {"OldRopeType",
-     {{"model_type", "llama"}, {"rope_scaling", {{"type", "linear"}, {"factor", 2}}}},
-     {"rope_scaling: type is \"linear\"", "\"default\""}},
+     {{"model_type", "llama"}, {"rope_scaling", {{"type", "ntk"}, {"factor", 2}}}},
+     {"rope_scaling: type is \"ntk\"", "\"default\""}},
     {"RopeFactor", rope("llama", {{"rope_type", "llama3"}}), {"rope_parameters: factor is missing"}},
     {"RopeOrder",
      rope("llama", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 1}}),
@@ -109,8 +140,8 @@ const Refusal kRopeRefusals[] = {
      rope("phi3", {{"rope_type", "llama3"}}),
      {"rope_type is \"llama3\"", "supported: \"default\", \"longrope\""}},
     {"Phi3PartialRotary",
-     rope("phi3", {{"rope_type", "default"}, {"partial_rotary_factor", 0.75}}),
-     {"partial_rotary_factor is 0.75", "supported: 1"}},
+     rope("phi3", {{"rope_type", "default"}, {"partial_rotary_factor", 0.99}}),
+     {"partial_rotary_factor is 0.99", "an even number of columns of each head's 96"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Rope, ArchitectureRefusal, ::testing::ValuesIn(kRopeRefusals), name_of_refusal);

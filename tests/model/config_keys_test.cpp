@@ -29,6 +29,11 @@ const json& facts() {
 
 constexpr std::int64_t kPredicting = 11;  ///< tokens of list_config_keys.py that predict another
 
+/// Scaling that changes only sequences that are longer.
+void forget_longer_sequences(RopeOptions& rope) {
+  if (rope.dynamic && rope.dynamic->max_positions > kPredicting) rope.dynamic = {};
+}
+
 /// What Strata makes of a config: a model, perhaps with a warning, or nothing if it is refused.
 struct Reading {
   Architecture architecture;
@@ -41,6 +46,8 @@ std::optional<Reading> read(json config, const json& changes) {
     Reading reading{parse_architecture(config, "config.json"),
                     !dropout_warning(config, "config.json", /*applies=*/false).empty()};
     if (reading.architecture.window >= kPredicting) reading.architecture.window = 0;
+    forget_longer_sequences(reading.architecture.rope);
+    if (reading.architecture.sliding_rope) forget_longer_sequences(*reading.architecture.sliding_rope);
     // The one says how long sequences may be, the other how new weights are drawn.
     reading.architecture.max_positions = 0;
     reading.architecture.initializer_range = 0;

@@ -51,7 +51,7 @@ def gemma_like(**changes):
 
 def cases():
     """Name: (seed, config, sequence length, batch, microbatch), then perhaps train.freeze, optimizer.groups, the optimizer,
-    the adapters as a run file's section has them, memory.frozen_as.
+    the adapters as a run file's section has them, memory.frozen_as, the lengths of documents in each window of a step.
     """
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
@@ -96,6 +96,18 @@ def cases():
             vocab_size=103, pad_token_id=None, original_max_position_embeddings=16, rope_parameters={
                 "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3, 2.0],
                 "long_factor": [1.0, 1.5, 4.0, 9.5]})), 28, 6, 3),
+        "phi4-documents": (30, Phi3Config(**llama_like(
+            vocab_size=103, pad_token_id=None, original_max_position_embeddings=10, partial_rotary_factor=0.75,
+            tie_word_embeddings=True, rope_scaling={
+                "type": "longrope", "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 2.5, 9.5]})), 28, 6, 3,
+            [], [], OPTIMIZER, None, None, [[28], [10, 11, 7], [3, 25], [1, 12, 9, 6], [20, 8], [5, 5, 5, 13]]),
+        "qwen3-yarn": (31, Qwen3Config(**llama_like(
+            vocab_size=97, head_dim=10, max_position_embeddings=64, rope_parameters={
+                "rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16,
+                "beta_fast": 2.0})), 27, 4, 2),
+        "mistral-dynamic": (32, MistralConfig(**llama_like(
+            vocab_size=97, max_position_embeddings=11, sliding_window=None,
+            rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 3.0})), 26, 4, 2),
         "qwen2-frozen": (16, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
                                                       num_hidden_layers=3, tie_word_embeddings=True)), 24, 6, 2,
                          ["model.embed_tokens.*", "model.layers.0.*", "*.1.self_attn.k_proj.weight", "*.q_proj.bias",
@@ -240,21 +252,35 @@ def make_optimizer(trained, groups, settings):
     return torch.optim.AdamW(parameters, betas=tuple(settings["betas"]), eps=settings["epsilon"], foreach=False)
 
 
-def accumulate(model, windows, microbatch, autocast, first_token):
+def logits_and_targets(model, part, lengths):
+    """Of each document alone, whose last token predicts nothing; of one window, if lengths of documents are given."""
+    if lengths is None:
+        output = model(input_ids=part[:, :-1], use_cache=False)
+        return output, output.logits, part[:, 1:]
+    logits, targets, first = [], [], 0
+    for length in lengths:
+        output = model(input_ids=part[:, first:first + length], use_cache=False)
+        logits.append(output.logits[:, :-1])
+        targets.append(part[:, first + 1:first + length])
+        first += length
+    return output, torch.cat(logits, 1), torch.cat(targets, 1)
+
+
+def accumulate(model, windows, microbatch, autocast, first_token, documents):
     """Adds the gradient of the mean loss over all tokens of `windows`, of which the first has that number; returns that loss.
 
     A model with output_router_logits adds its auxiliary loss, which is one of a microbatch: its mean over them.
     """
-    targets = windows[:, 1:].numel()
+    targets = windows[:, 1:].numel() if documents is None else sum(sum(own) - len(own) for own in documents)
+    microbatch = microbatch if documents is None else 1
     microbatches = len(windows) // microbatch
     total = 0.0
     for number, part in enumerate(windows.split(microbatch)):
         CountedDropout.first_token = first_token + number * part[:, 1:].numel()
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            output = model(input_ids=part[:, :-1], use_cache=False)
-        logits = output.logits
+            output, logits, expected = logits_and_targets(model, part, documents and documents[number])
         logits = logits if logits.dtype == torch.float64 else logits.float()
-        loss = cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum") / targets
+        loss = cross_entropy(logits.flatten(0, 1), expected.flatten(), reduction="sum") / targets
         if getattr(output, "aux_loss", None) is not None:
             loss = loss + model.config.router_aux_loss_coef * output.aux_loss / microbatches
         loss.backward()
@@ -308,7 +334,7 @@ def quantize(model, frozen_as):
         module.weight.data = weight.to(module.weight.dtype)
 
 
-def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, frozen_as, dtype=torch.float32,
+def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, frozen_as, documents, dtype=torch.float32,
           autocast=False):
     """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
     model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=dtype, **EAGER).eval()
@@ -328,7 +354,7 @@ def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, fr
     for step in range(steps):
         optimizer.zero_grad()
         windows = tokens[step * batch:(step + 1) * batch]
-        losses.append(accumulate(model, windows, microbatch, autocast, step * windows[:, 1:].numel()))
+        losses.append(accumulate(model, windows, microbatch, autocast, step * windows[:, 1:].numel(), documents))
         if gradients is None:
             gradients = {name: parameter.grad.detach().clone() for name, parameter in trained.items()}
         norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), settings["clip_norm"]).item())
@@ -369,7 +395,7 @@ def save_as_model(tensors, config, path, left_out=()):
 
 
 def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=(), settings=OPTIMIZER, adapter=None,
-                frozen_as=None):
+                frozen_as=None, documents=None):
     generator = torch.Generator().manual_seed(seed)
     folder = GOLDENS / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -383,7 +409,8 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), grou
     tokens.numpy().astype(np.uint16).tofile(folder / "tokens.bin")
 
     def run(steps, **options):
-        return train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, frozen_as, **options)
+        return train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, frozen_as, documents,
+                     **options)
 
     single = run(FP32_STEPS)
     check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
@@ -410,6 +437,8 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), grou
         golden["adapter"] = adapter
     if frozen_as:
         golden["frozen_as"] = frozen_as
+    if documents:
+        golden["documents"] = documents
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     for path in folder.rglob("*.safetensors"):
         path.chmod(0o644)

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/rotary_row.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/checkpoint/safetensors.h"
@@ -75,6 +76,7 @@ RunConfig config_of(const Golden& golden, DType precision) {
   }
   if (const auto format = v.find("frozen_as"); format != v.end())
     config.memory.frozen_as = *format == "nf4" ? ParameterFormat::nf4 : ParameterFormat::int8;
+  if (v.contains("documents")) config.data.packing = DataPacking::documents;
   config.optimizer.learning_rate = optimizer["learning_rate"];
   if (optimizer.value("type", "adamw") == "sgd") {
     config.optimizer.type = OptimizerType::sgd;
@@ -95,17 +97,32 @@ RunConfig config_of(const Golden& golden, DType precision) {
   return config;
 }
 
+/// Where the window's tokens stand in its documents, which the window's row of a golden's list has the
+/// lengths of.
+void fill_documents(const nlohmann::json& lengths, std::int64_t short_document,
+                    std::span<std::int32_t> places, std::span<std::int32_t> rotary_rows,
+                    std::span<std::int32_t> targets) {
+  std::size_t at = 0;
+  for (const std::int32_t length : lengths) {
+    for (std::int32_t place = 0; place < length; ++place, ++at) {
+      places[at] = place;
+      rotary_rows[at] = rotary_row(place, length > short_document);
+      if (place + 1 == length) targets[at] = kUntrained;
+    }
+  }
+}
+
 /// Windows in file order, as the goldens were made, whose dropout goes by the numbers of tokens.
-TrainingData data_of(const Golden& golden, const RunConfig& config) {
+TrainingData data_of(const Golden& golden, const RunConfig& config, std::int64_t short_document) {
   const auto window = static_cast<std::size_t>(config.data.sequence_length) + 1;
   TrainingData data;
-  data.training = [&golden, &config, window](std::int64_t step, std::int64_t microbatch,
-                                             const MicrobatchData& arrays) {
+  data.training = [&golden, &config, window, short_document](std::int64_t step, std::int64_t microbatch,
+                                                             const MicrobatchData& arrays) {
     const auto tokens = arrays.array<std::int32_t>(0), targets = arrays.array<std::int32_t>(1);
     const std::int64_t first = step * config.train.batch + microbatch * config.train.microbatch;
-    const auto row_keys = arrays.array<std::int32_t>(2);
-    std::iota(row_keys.begin(), row_keys.end(),
-              static_cast<std::int32_t>(first * config.data.sequence_length));
+    const auto third = arrays.array<std::int32_t>(2);  // places, or row keys
+    if (!config.is_within_documents())
+      std::iota(third.begin(), third.end(), static_cast<std::int32_t>(first * config.data.sequence_length));
     for (std::int64_t i = 0; i < config.train.microbatch; ++i) {
       const auto index = static_cast<std::size_t>(first + i);
       for (std::size_t t = 0; t + 1 < window; ++t) {
@@ -113,9 +130,20 @@ TrainingData data_of(const Golden& golden, const RunConfig& config) {
         tokens[at] = golden.tokens[index * window + t];
         targets[at] = golden.tokens[index * window + t + 1];
       }
+      if (!config.is_within_documents()) continue;
+      const std::size_t length = window - 1, own = static_cast<std::size_t>(i) * length;
+      fill_documents(golden.values["documents"][index % static_cast<std::size_t>(config.train.batch)],
+                     short_document, third.subspan(own, length),
+                     third.subspan(third.size() / 2 + own, length), targets.subspan(own, length));
     }
   };
   data.sampler = [](std::int64_t) { return nlohmann::json(); };
+  if (config.is_within_documents()) {
+    std::int64_t trained = 0;
+    for (const auto& lengths : golden.values["documents"])
+      for (const std::int64_t length : lengths) trained += length - 1;
+    data.training_terms = [trained](std::int64_t) { return trained; };
+  }
   return data;
 }
 
@@ -146,7 +174,7 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   };
   Trainer::Options options;
   if (config.plan.lanes == LaneMode::serial) options.observer = collect;
-  Trainer trainer(config, model, plan, device, data_of(golden, config), options);
+  Trainer trainer(config, model, plan, device, data_of(golden, config, model.short_document), options);
   TrainListener silent;
   outcome.result = trainer.train(std::atomic<bool>(false), silent);
   for (std::size_t u = 0; u < model.units.size(); ++u) {
@@ -252,7 +280,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          "qwen2-sgd", "qwen2-momentum", "gpt2-lora", "qwen2-lora",
                                          "qwen3-lora", "gpt2-dora", "qwen2-dora", "qwen3-dora",
                                          "gpt2-dropout", "qwen2-lora-dropout", "llama-nf4", "qwen2-nf4",
-                                         "qwen3-nf4", "llama-int8"),
+                                         "qwen3-nf4", "llama-int8", "phi4-documents", "qwen3-yarn",
+                                         "mistral-dynamic"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

@@ -35,10 +35,10 @@ inline const std::set<std::string> kDeclaredAxes = {
     "gated_activation: t c|c, t c",
     "gated_activation_gradient: t c|c, t c, t c|c, t c",
     "group_rows: 1 (t^ k^), 1 r^, 1 (t k), 1 o^",
-    ("head_norm: (s p^) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), p e^, p e, "
+    ("head_norm: (s p^) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), r^ e^, r e, "
      "1 (s p)"),
     ("head_norm_gradient: (s+ p^) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, "
-     "p e^, p e, 1 (s p)"),
+     "r^ e^, r e, 1 (s p)"),
     "linear: +t k+, k n, +1 n, +t n, +t n",
     "linear: +t k+, n k, +1 n, +t n, +t n",
     "linear_activation: t k^, k n, 1 n, t n, t n",
@@ -57,8 +57,8 @@ inline const std::set<std::string> kDeclaredAxes = {
     "parts_gradient: t v, 1 t, t c^, 1 1",
     "parts_loss: 1 1, t c^, 1 t",
     "positions_gradient: 1 (s+ p^), (s p) c, l^ c, 1 (s p)",
-    "rope: (s p^) (h d^), p e^, p e, 1 (s p)",
-    "rope_back: (s p^) (h d^), p e^, p e, 1 (s p)",
+    "rope: (s p^) (h d^), r^ e^, r e, 1 (s p)",
+    "rope_back: (s p^) (h d^), r^ e^, r e, 1 (s p)",
     "route: t e^, t e, 1 (t k^), t k",
     "route_gradient: t e^, 1 (t k^), t k, t k, 1 e, t e",
     "row_deviation: 1 t^, 1 t",

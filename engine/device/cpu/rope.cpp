@@ -16,7 +16,7 @@ namespace strata::HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void rotate_rows(const Rope& rope, std::int64_t begin, std::int64_t end) {
-  const std::int64_t half = rope.head_dimension / 2;
+  const std::int64_t half = rope.cosine.columns;
   const Float direction = broadcast(rope.inverse ? -1.0F : 1.0F);
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t position = position_of(rope.places, row, rope.sequence);
@@ -50,7 +50,7 @@ namespace strata {
 HWY_EXPORT(rotate);
 
 void run_on_cpu(CpuContext& context, const Rope& rope) {
-  assert(rope.head_dimension % 2 == 0 && rope.x.columns % rope.head_dimension == 0);
+  assert(2 * rope.cosine.columns <= rope.head_dimension && rope.x.columns % rope.head_dimension == 0);
   context.pool.for_ranges(rope.x.rows, rows_per_task(rope.x.columns),
                           [&](std::int64_t begin, std::int64_t end, int) {
                             HWY_DYNAMIC_DISPATCH(rotate)(rope, begin, end);

@@ -18,13 +18,14 @@ template <typename T>
 struct Rotation {
   Rows<T> x;
   std::int64_t rows, heads, sequence, head_dimension;
+  std::int64_t half;  ///< the pairs of a head
   Rows<const float> cosine, sine;
   float direction;  ///< 1, or -1: back
   const std::int32_t*
       places;  ///< null: a row's place is that in its sequence; otherwise all are one sequence
 };
 
-/// `width` must divide half a head.
+/// `width` must divide `half`.
 template <int width, typename T>
 __device__ __forceinline__ void rotate_run(T* x, std::int64_t half, const float (&cosine)[width],
                                            const float (&sine)[width]) {
@@ -38,7 +39,7 @@ __device__ __forceinline__ void rotate_run(T* x, std::int64_t half, const float 
 
 template <int width, typename T>
 __global__ void __launch_bounds__(kRopeThreads) rope_kernel(Rotation<T> rotation) {
-  const std::int64_t half = rotation.head_dimension / 2;
+  const std::int64_t half = rotation.half;
   const auto runs = static_cast<unsigned>(half / width);
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned head = index / runs;
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(kRopeThreads) rope_kernel(Rotation<T> rotation
 
 template <int width, typename T>
 void launch_rope(const CudaContext& context, const Rotation<T>& rotation) {
-  const std::int64_t runs = rotation.heads * (rotation.head_dimension / 2 / width);
+  const std::int64_t runs = rotation.heads * (rotation.half / width);
   const std::int64_t batch = divide_rounding_up(rotation.rows, rotation.sequence);
   const dim3 grid(static_cast<unsigned>(divide_rounding_up(runs, kRopeThreads)),
                   static_cast<unsigned>(std::min(rotation.sequence, kMostRopeBlocks)),
@@ -80,11 +81,12 @@ void run_on_cuda(const CudaContext& context, const Rope& rope) {
                                   .heads = rope.x.columns / rope.head_dimension,
                                   .sequence = rope.places.empty() ? rope.sequence : rope.x.rows,
                                   .head_dimension = rope.head_dimension,
+                                  .half = rope.cosine.columns,
                                   .cosine = rows_of<const float>(rope.cosine),
                                   .sine = rows_of<const float>(rope.sine),
                                   .direction = rope.inverse ? -1.0F : 1.0F,
                                   .places = rope.places.data()};
-    if (rope.head_dimension / 2 % kWidth == 0 && is_aligned<kWidth>(rotation.x) &&
+    if (rotation.half % kWidth == 0 && rope.head_dimension % kWidth == 0 && is_aligned<kWidth>(rotation.x) &&
         is_aligned<kTableWidth<kWidth>>(rotation.cosine) && is_aligned<kTableWidth<kWidth>>(rotation.sine)) {
       launch_rope<kWidth>(context, rotation);
     } else {

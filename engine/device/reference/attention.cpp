@@ -208,12 +208,12 @@ void run_on_reference(const CachedAttention& attention) {
 }
 
 void run_on_reference(const Rope& rope) {
-  const std::int64_t half = rope.head_dimension / 2;
-  expect(rope.x && rope.x.columns % rope.head_dimension == 0 && rope.head_dimension % 2 == 0,
-         "whole heads of an even dimension");
+  const std::int64_t half = rope.cosine.columns;
+  expect(rope.x && rope.x.columns % rope.head_dimension == 0 && half > 0 && 2 * half <= rope.head_dimension,
+         "whole heads with the columns that are rotated");
   const std::int64_t positions = rope.places.empty() ? rope.sequence : rope.cosine.rows;
   expect(is_fp32(rope.cosine, positions, half) && is_fp32(rope.sine, positions, half),
-         "fp32 tables of [sequence, head_dimension / 2]");
+         "fp32 tables of [sequence, half of the rotated columns]");
   expect_places(rope.places, rope.x.rows);
   for (std::int64_t row = 0; row < rope.x.rows; ++row) {
     const std::int64_t position = position_of(rope.places, row, rope.sequence);

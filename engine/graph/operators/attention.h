@@ -130,7 +130,7 @@ class RingAttentionGradientRule final : public GradientOperator {
   std::int64_t step_;
 };
 
-/// Rotates heads to their positions, or back, in place. cosine, sine: fp32 [sequence, head_dimension / 2];
+/// Rotates heads to their positions, or back, in place. cosine, sine: fp32 [sequence, rotated columns / 2];
 /// places: optional, as in Rope.
 class RopeRule final : public Operator {
  public:
@@ -143,7 +143,7 @@ class RopeRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::updates, Touch::reads, Touch::reads, Touch::reads};
   }
-  std::string_view axes() const override { return "(s p^) (h d^), p e^, p e, 1 (s p)"; }
+  std::string_view axes() const override { return "(s p^) (h d^), r^ e^, r e, 1 (s p)"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;

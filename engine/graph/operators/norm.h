@@ -189,7 +189,7 @@ class HeadNormRule final : public Operator {
             Touch::writes, Touch::reads, Touch::reads, Touch::reads};
   }
   std::string_view axes() const override {
-    return "(s p^) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), p e^, p e, 1 (s p)";
+    return "(s p^) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), r^ e^, r e, 1 (s p)";
   }
   std::vector<InPlace> shares_gradient() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
@@ -226,7 +226,7 @@ class HeadNormGradientRule final : public GradientOperator {
             Touch::updates, Touch::updates, Touch::reads, Touch::reads, Touch::reads};
   }
   std::string_view axes() const override {
-    return "(s+ p^) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, p e^, p e, "
+    return "(s+ p^) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, r^ e^, r e, "
            "1 (s p)";
   }
   void run(Kernels& kernels, const Operands& operands) const override;
