@@ -91,15 +91,10 @@ class ModelsTraining {
 
   struct RungLosses : TrainListener {
     RungLosses(ModelsTraining& training, std::size_t trained) : training_(training), trained_(trained) {}
-    void on_step(const StepReport& report) override {
-      latest_.steps.push_back(report);
-      if (std::ssize(latest_.steps) > kStepsOfLoss) latest_.steps.erase(latest_.steps.begin());
-      training_.note_loss(trained_, report.step + 1, recent_loss(latest_));
-    }
+    void on_step(const StepReport& report) override { training_.note_loss(trained_, report); }
 
     ModelsTraining& training_;
     std::size_t trained_;
-    TrainResult latest_;  ///< the steps alone of which the mean loss is known
   };
 
   /// The table looks at the run, so it ends with that.
@@ -243,11 +238,13 @@ class ModelsTraining {
     return found == losses->second.end() ? std::nullopt : std::optional(found->second);
   }
 
-  /// A model that goes on from a checkpoint at the rung does not compute its loss again.
-  void note_loss(std::size_t trained, std::int64_t step, const std::optional<double>& loss) {
+  /// A model that goes on from a checkpoint at the rung does not compute its loss again. It is that of one
+  /// step, since a run that goes on does not know those before its checkpoint.
+  void note_loss(std::size_t trained, const StepReport& report) {
+    const std::int64_t step = report.step + 1;
     if (run_.select.by != SelectBy::training || !std::ranges::count(run_.select.rung_steps, step)) return;
-    if (!loss) return;
-    record_.losses[step][name_of_model(trained)] = *loss;
+    if (!report.has_loss) return;
+    record_.losses[step][name_of_model(trained)] = report.loss;
     if (job_.is_first() && !run_.checkpoint_path.empty()) store_run_record(record_, run_.checkpoint_path);
   }
 

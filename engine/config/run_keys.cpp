@@ -83,7 +83,7 @@ void add_select(std::vector<RunKey>& keys) {
   of_rungs(section.add<Word<SelectBy>>(
                "by", &S::by, "",
                "validation: the held-out loss, which is measured at each rung, whatever train.validate_every "
-               "says. training: the mean loss of the last 10 steps."),
+               "says. training: the loss of the rung's step; at the end the mean of the last 10 steps."),
            &S::by);
 }
 

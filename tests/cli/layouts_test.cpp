@@ -36,7 +36,8 @@ class LayoutsOfProcesses : public Workspace, public ::testing::WithParamInterfac
                       "data: {{path: corpus.txt, sequence_length: 24}}\n"
                       "train: {{steps: 10, batch: 8, microbatch: 1, seed: 3, precision: fp32, threads: 1}}\n"
                       "optimizer: {{lr: 1e-2}}\n"
-                      "memory: {{host: 64MiB}}\n",
+                      "memory: {{host: 64MiB}}\n"
+                      "checkpoint: {{path: none}}\n",
                       model, configs.at(model)));
     return train(model + ".yaml", overrides);
   }

@@ -128,7 +128,8 @@ TEST_F(Profiles, OfACommandOfTheirOwnNeedARunFileAndAFolder) {
 }
 
 TEST_F(Profiles, AreNotWrittenOverWhatIsNone) {
-  expect_sentence(strata({"plan", "run.yaml", "--profile", "corpus.txt"}), 2, {"corpus.txt: is no folder"});
+  write("notes.txt", "no profile");
+  expect_sentence(strata({"plan", "run.yaml", "--profile", "notes.txt"}), 2, {"notes.txt: is no folder"});
   expect_sentence(strata({"plan", "run.yaml", "--profile", "."}), 2, {"which is of no profile"});
   expect_sentence(strata(profiled(train("run.yaml"), ".")), 2, {"which is of no profile"});
 }

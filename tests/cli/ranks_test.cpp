@@ -214,7 +214,7 @@ TEST_F(RanksOfProcesses, ThatAreNotOneRunAreToldWhatDiffers) {
   expect_refused(run({"optimizer.lr=1e-3"}), run(), {"optimizer.lr: 0.01 on rank 1 ("});
   expect_refused(run(), run({"model.config.num_hidden_layers=4"}), {"model.config: "});
   expect_refused(run(), run({"data.path=other.txt"}), {"sequences to train on: "});
-  expect_refused(run({"checkpoint.path=out"}), run(), {"checkpoint.path: not given on rank 1 ("});
+  expect_refused(run({"checkpoint.path=out"}), run(), {"checkpoint.path: none on rank 1 ("});
   Arguments fresh = run();
   fresh.emplace_back("--fresh");
   expect_refused(run(), fresh, {"--fresh: given on rank 1 ("});

@@ -100,7 +100,8 @@ TEST_F(Refusal, OfAMissingModelNamesTheFolderOrTheFile) {
 TEST_F(Refusal, OfATruncatedModelSaysHowMuchIsMissing) {
   make_model_folder("my-model");
   write("hf.yaml",
-        "model: {path: my-model}\ndata: {path: corpus.txt, sequence_length: 24}\ntrain: {steps: 1}\n");
+        "model: {path: my-model}\ndata: {path: corpus.txt, sequence_length: 24}\ntrain: {steps: 1}\n"
+        "checkpoint: none\n");
   EXPECT_EQ(strata(train("hf.yaml")).status, 0);
   const std::filesystem::path weights = path("my-model") / "model.safetensors";
   const auto size = std::filesystem::file_size(weights);

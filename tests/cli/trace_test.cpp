@@ -81,8 +81,9 @@ TEST_F(TracesOfRuns, NeedAFileAndSteps) {
   expect_sentence(strata(traced("[3, 2]")), 2, {"report.trace.steps: must be positive and rise, not [3, 2]"});
   expect_sentence(strata(traced("[0-2]")), 2, {"must be positive and rise"});
   expect_sentence(strata(traced("3-x")), 2, {"expected a step such as 3 or a range such as 100-102"});
-  expect_sentence(strata(train("run.yaml", {"report.trace.path=corpus.txt", "report.trace.steps=3"})), 2,
-                  {"corpus.txt is not empty and no trace of Strata's"});
+  write("notes.txt", "not a trace");
+  expect_sentence(strata(train("run.yaml", {"report.trace.path=notes.txt", "report.trace.steps=3"})), 2,
+                  {"notes.txt is not empty and no trace of Strata's"});
 }
 
 }  // namespace
