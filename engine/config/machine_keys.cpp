@@ -197,7 +197,7 @@ void add_memory(std::vector<Key>& keys) {
       "out: the tier is not used.",
       [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; });
   SectionKeys<S> nvme(keys, "memory.nvme", &RunConfig::memory);
-  require(nvme.add<TextList>("path", &S::nvme_path, "",
+  require(nvme.add<PathList>("path", &S::nvme_path, "",
                              "Folders on local drives for what fits neither device nor host; what is kept "
                              "there is shared out to them "
                              "by their speed. Left out: the tier is not used."),
@@ -278,7 +278,7 @@ void add_plan(std::vector<Key>& keys) {
       "lanes", &S::lanes, "",
       "overlapped: computing, copying and the optimizer run side by side. serial: one "
       "instruction at a time, for testing; the results are the same bits.");
-  section.add<Text>(
+  section.add<Path>(
       "machine", &S::machine, "",
       "File with a machine's rates and memory, as strata doctor --profile writes it, to plan by. Left out: "
       "nominal rates, the same on every machine, and this one's memory.");
@@ -318,7 +318,7 @@ void add_device(std::vector<Key>& keys) {
               "than they would have; 0: as fast as it goes.",
               not_below_zero),
           {"device.kind"}, check_cpu_only<&S::flops_per_second>);
-  section.add<Text>(
+  section.add<Path>(
       "product_table", &S::product_table, "",
       "File with the fastest of cuBLASLt's algorithms for each product, by GPU, version of the library, and "
       "shape. What it lacks is timed before the run begins and added, and then stays, so runs with this file "
@@ -380,13 +380,13 @@ std::string rising_spans(const std::vector<StepSpan>& spans) {
 void add_report(std::vector<Key>& keys) {
   using S = RunConfig::ReportSection;
   SectionKeys<S> section(keys, "report", &RunConfig::report);
-  section.add<Text>("metrics", &S::metrics, "", "File that gets one JSON line per step. Left out: none.");
-  section.add<Text>(
+  section.add<Path>("metrics", &S::metrics, "", "File that gets one JSON line per step. Left out: none.");
+  section.add<Path>(
       "tensorboard", &S::tensorboard, "",
       "Folder for event files, which TensorBoard draws: tensorboard --logdir DIR. Left out: none.");
   SectionKeys<S> trace(keys, "report.trace", &RunConfig::report);
   require(
-      trace.add<Text>("path", &S::trace_path, "",
+      trace.add<Path>("path", &S::trace_path, "",
                       "File of the trace, such as out/trace.pftrace; what is in it stays. Left out: none. "
                       "Rank N of several writes out/trace.rank-N.pftrace."),
       {"report.trace.steps"}, [](const RunConfig& c) -> std::string {

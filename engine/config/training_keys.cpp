@@ -24,7 +24,7 @@ std::string positive(const double& value) {
 void add_model(std::vector<Key>& keys) {
   using S = RunConfig::ModelSection;
   SectionKeys<S> section(keys, "model", &RunConfig::model);
-  require(section.add<Text>(
+  require(section.add<Path>(
               "path", &S::path, "",
               "A Hugging Face model folder: config.json with model.safetensors or its sharded index. "
               "Relative to the current directory, as every path of this file."),
@@ -98,7 +98,7 @@ std::string check_fields(const RunConfig& config) {
 void add_data(std::vector<Key>& keys) {
   using S = RunConfig::DataSection;
   SectionKeys<S> section(keys, "data", &RunConfig::data);
-  require(section.add<TextList>("path", &S::path, "",
+  require(section.add<PathList>("path", &S::path, "",
                                 "Files to train on, as names or patterns (*, ?, [a-z], and ** for any depth "
                                 "of folders), read in the "
                                 "order of their names. Text, unless tokenizer is none: then .bin files of "
@@ -117,7 +117,7 @@ void add_data(std::vector<Key>& keys) {
       "'web/*.txt', weight: 0.7}, {path: 'code/*.txt', weight: 0.3}]. Every stretch of the run takes samples "
       "of "
       "each by its part of the weights' sum, to a millionth, and each goes through its own epochs.");
-  section.add<TextList>(
+  section.add<PathList>(
       "validation", &S::validation, "",
       "Held-out files, as in data.path; a file named by both is not trained on. Left out: the last "
       "data.validation_fraction of data.path, or of each source, is held out.");
@@ -151,7 +151,7 @@ void add_data(std::vector<Key>& keys) {
           "question, completion: answer}, {text: body}, or {instruction: task, input: context, output: "
           "response}. What a record has besides the form that is named here is passed over."),
       {"data.tokenizer", "data.format"}, check_fields);
-  section.add<Text>("tokenizer_path", &S::tokenizer_path, "",
+  section.add<Path>("tokenizer_path", &S::tokenizer_path, "",
                     "The folder of the tokenizer.json that tokenizer auto takes, or such a file. Left out: "
                     "model.path.");
   section.add<Word<BeginToken>>(
@@ -162,7 +162,7 @@ void add_data(std::vector<Key>& keys) {
       "post-processor puts before a text. always: those, or the bos_token of tokenizer_config.json if it "
       "puts "
       "none. never: none. Conversations begin as their chat template says.");
-  section.add<Text>("cache", &S::cache, "",
+  section.add<Path>("cache", &S::cache, "",
                     "The folder where tokenizer auto keeps token ids, by what texts and tokenizer contain. "
                     "Left out: strata/tokens in $XDG_CACHE_HOME, or in ~/.cache.");
   section.add<Integer<std::int64_t>>(
@@ -411,7 +411,7 @@ void add_adapter(std::vector<Key>& keys) {
                ? "must be 0 with adapter.type dora: choose lora or rslora, or no dropout"
                : "";
   });
-  of_adapters(section.add<Text>("path", &S::path, "",
+  of_adapters(section.add<Path>("path", &S::path, "",
                                 "A folder of PEFT with adapters to begin with; left out: random A, B of "
                                 "zeros, and the weights' norms as magnitudes."),
               &S::path);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 namespace strata::value {
@@ -114,7 +115,7 @@ DataSource read_source(const YAML::Node& node) {
     if (!seen.insert(key).second) throw WrongValue(fmt::format("its key '{}' is given twice", key));
     read_within(key, [&] {
       if (key == "path") {
-        source.path = TextList::read(entry.second);
+        source.path = PathList::read(entry.second);
       } else if (key == "weight") {
         source.weight = Number::read(entry.second);
         if (source.weight <= 0)
@@ -126,6 +127,14 @@ DataSource read_source(const YAML::Node& node) {
   }
   if (source.path.empty()) throw WrongValue("names no files; add them, as path: 'code/*.txt'");
   return source;
+}
+
+/// As a shell reads it: run files are written by people, and no shell sees what is in them.
+std::string with_home(const std::string& path) {
+  if (path != "~" && !path.starts_with("~/")) return path;
+  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  if (home == nullptr) throw WrongValue("begins with ~, and HOME is not set: write the whole path");
+  return home + path.substr(1);
 }
 
 nlohmann::json scalar_to_json(const YAML::Node& node) {
@@ -256,8 +265,12 @@ std::string Text::write(const std::string& value) {
   return value.empty() ? "" : quoted(value);
 }
 
+std::string Path::read(const YAML::Node& node) {
+  return with_home(Text::read(node));
+}
+
 std::string FolderOrNone::read(const YAML::Node& node) {
-  const std::string text = Text::read(node);
+  const std::string text = Path::read(node);
   return text == "none" ? "" : text;
 }
 
@@ -279,6 +292,12 @@ std::string TextList::write(const std::vector<std::string>& value) {
   items.reserve(value.size());
   for (const std::string& item : value) items.push_back(quoted(item));
   return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+std::vector<std::string> PathList::read(const YAML::Node& node) {
+  std::vector<std::string> paths = TextList::read(node);
+  for (std::string& path : paths) path = with_home(path);
+  return paths;
 }
 
 std::vector<std::string> PatternList::read(const YAML::Node& node) {

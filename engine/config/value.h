@@ -99,7 +99,14 @@ struct Text {
   static std::string write(const std::string& value);
 };
 
-/// A folder's name, or the word none, which reads as nothing.
+/// A file or a folder; not given if empty. "~/" is the user's home.
+struct Path {
+  static std::string type() { return Text::type(); }
+  static std::string read(const YAML::Node& node);
+  static std::string write(const std::string& value) { return Text::write(value); }
+};
+
+/// A folder's Path, or the word none, which reads as nothing.
 struct FolderOrNone {
   static std::string type() { return "text or none"; }
   static std::string read(const YAML::Node& node);
@@ -111,6 +118,13 @@ struct TextList {
   static std::string type() { return "text or list of texts"; }
   static std::vector<std::string> read(const YAML::Node& node);
   static std::string write(const std::vector<std::string>& value);
+};
+
+/// One Path or a list of them; not given if empty.
+struct PathList {
+  static std::string type() { return TextList::type(); }
+  static std::vector<std::string> read(const YAML::Node& node);
+  static std::string write(const std::vector<std::string>& value) { return TextList::write(value); }
 };
 
 /// Patterns of tensors' names, as a TextList.

@@ -92,6 +92,11 @@ std::filesystem::path tokenizer_file_of(const std::filesystem::path& given) {
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(given, error);
   std::filesystem::path file = is_folder ? given / "tokenizer.json" : given;
+  if (is_folder && !is_there(file) && is_there(given / "tokenizer.model"))
+    throw ConfigError(fmt::format(
+        "{} is there without a tokenizer.json, which is what is read: write one with transformers, "
+        "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
+        (given / "tokenizer.model").string()));
   if (!is_there(file))
     throw ConfigError(fmt::format(
         "{} is not there: name a model's folder that has a tokenizer.json, or such a file", file.string()));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -172,6 +173,18 @@ TEST(LoadRunConfig, KeepsNumbersAndTruthOutOfQuotes) {
   EXPECT_EQ(refusal(R"({"model": {"path": "m"}, "data": {"path": "a"}, "train": {"steps": "5"}})"),
             "run.yaml:1:59: train.steps: expected an integer, found the text \"5\" in quotes");
   EXPECT_THAT(refusal(R"({"parallel": {"sparse_gradients": "true"}})"), HasSubstr("expected true or false"));
+}
+
+TEST(LoadRunConfig, ReadsTheHomeFolderInPaths) {
+  const std::string home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const RunConfig config = parse_run_config(std::string(kMinimal) +
+                                                "checkpoint: {path: ~/saved}\n"
+                                                "report: {metrics: ~/m.jsonl, tensorboard: ~other/curves}\n",
+                                            "run.yaml", {"data.path=[~/a/*.txt, b~/c, ~/d]"});
+  EXPECT_THAT(config.data.path, ElementsAre(home + "/a/*.txt", "b~/c", home + "/d"));
+  EXPECT_EQ(config.checkpoint.path, home + "/saved");
+  EXPECT_EQ(config.report.metrics, home + "/m.jsonl");
+  EXPECT_EQ(config.report.tensorboard, "~other/curves");
 }
 
 TEST(LoadRunConfig, RepeatsPathsOfAnyBytes) {

@@ -86,5 +86,11 @@ TEST_F(Tokenize, SaysWhichTextItCannotEncodeAndLeavesNothing) {
     EXPECT_FALSE(is_there(prefix + extension)) << extension;
 }
 
+TEST_F(Tokenize, SaysWhatIsWrongWithAFolderOfSentencePieceAlone) {
+  corpus_.write("model/tokenizer.model", "a protocol buffer");
+  EXPECT_THAT(refusal([&] { tokenizer_file_of(corpus_.path("model")); }),
+              HasSubstr("tokenizer.model is there without a tokenizer.json"));
+}
+
 }  // namespace
 }  // namespace strata
