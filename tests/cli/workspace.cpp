@@ -56,7 +56,7 @@ void Workspace::write(const std::string& name, const std::string& content) const
 }
 
 Process Workspace::start(const Arguments& arguments, Process::Options options) const {
-  options.folder = folder_.path();
+  if (options.folder.empty()) options.folder = folder_.path();
   return {STRATA_PROGRAM, arguments, options};
 }
 

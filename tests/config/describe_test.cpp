@@ -27,6 +27,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"data.tokenizer", "none"},
     {"data.tokenizer_path", "models/tokenizer.json"},
     {"data.cache", "ids"},
+    {"data.begin_token", "always"},
     {"data.format", "tokens"},
     {"data.fields", "{messages: talk, \"prompt\": 'a: \"b\"'}"},
     {"data.token_bytes", "4"},
@@ -193,6 +194,7 @@ data:
   format: auto
   # fields: (not given)
   # tokenizer_path: (not given)
+  begin_token: auto
   # cache: (not given)
   token_bytes: 2
   sequence_length: 512

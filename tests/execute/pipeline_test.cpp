@@ -300,14 +300,14 @@ TEST_F(PipelineTest, ValidatesAndFreezesAsOneRankDoes) {
 /// The last stage has begun to wait for its first input before it gathers, and gathers before that is sent.
 class LatePeer : public CommFaults {
  public:
-  /// From here on what rank of the last stage calls is of a step.
+  /// From here on what ranks call is of a step, but for threads that have called before: those agree.
   void begin_steps() { steps_have_begun_ = true; }
   bool has_waited_in_vain() const { return in_vain_; }
 
   Fate before(const CommAttempt& attempt) override {
     const bool is_last_stage = attempt.rank % 2 == 1;
     if (is_last_stage && attempt.operation == "receive") note(receives_);
-    if (is_last_stage && attempt.operation == "all_gather" && steps_have_begun_) {
+    if (is_of_step() && is_last_stage && attempt.operation == "all_gather") {
       wait_for(receives_);
       note(gathers_);
     }
@@ -316,6 +316,11 @@ class LatePeer : public CommFaults {
   }
 
  private:
+  bool is_of_step() {
+    const std::lock_guard lock(mutex_);
+    if (!steps_have_begun_) agreeing_.insert(std::this_thread::get_id());
+    return !agreeing_.contains(std::this_thread::get_id());
+  }
   void note(bool& event) {
     const std::lock_guard lock(mutex_);
     event = true;
@@ -329,6 +334,7 @@ class LatePeer : public CommFaults {
   std::mutex mutex_;
   std::condition_variable happened_;
   bool receives_ = false, gathers_ = false;
+  std::set<std::thread::id> agreeing_;
   std::atomic<bool> steps_have_begun_ = false, in_vain_ = false;
 };
 
