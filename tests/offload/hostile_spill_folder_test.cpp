@@ -136,7 +136,7 @@ TEST_F(HostileSpillFolders, ThatLookAbandonedAreLeftUnlessTheyAreOurs) {
 }
 
 /// Only root can give a folder away; anybody else would need a second user.
-TEST_F(HostileSpillFolders, OfAnotherUserAreRefused) {
+TEST_F(HostileSpillFolders, OfAnotherUserAreLeftAndOursHasItsOwnName) {
   if (::geteuid() != 0) GTEST_SKIP() << "not root";
   make_spill_folder();
   write(spill_ / "spill");
