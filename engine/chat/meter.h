@@ -1,7 +1,7 @@
 // What a rendering may take. A template comes from anybody, so whatever grows is counted before it does, and
-// whatever is read is counted as it is read. Values count themselves: while a meter is in use on a thread,
-// each text that is read there and each text, list and dict that is made there is counted by the meter, so
-// that no operation can leave that out. Used by one thread.
+// whatever is read is counted as it is read. Values count themselves by the meter in use on their thread:
+// each text as it is read, and each text, list and dict as it is made. So no operation can leave that out.
+// Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class Meter {
     check_bytes(bytes);
     bytes_ += bytes;
   }
-  /// For what is about to be made, and is counted when a value is made of it.
+  /// Asks before bytes are made; they are counted when a value is made of them.
   void check_bytes(std::int64_t bytes) const {
     if (bytes > limits_.bytes - bytes_) refuse_bytes();
   }

@@ -68,7 +68,7 @@ class PassesOfMessages {
     find_tails();
   }
 
-  /// Of each message of the assistant; nothing where it cannot be told so.
+  /// Finds the span of each message of the assistant; nothing where passes do not tell it.
   std::vector<std::optional<Span>> spans() const {
     std::vector<std::optional<Span>> spans(messages_.size());
     for (const auto style : {MarkedMessages::Style::whole, MarkedMessages::Style::between_tags}) {

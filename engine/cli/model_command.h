@@ -29,7 +29,7 @@ OpenedModel open_model(const ModelCommand& command);
 /// none, is without.
 std::string tokenizer_of(const ModelCommand& command, const ModelSource& source);
 
-/// Of a word of data.begin_token.
+/// The value of data.begin_token that a word names.
 BeginToken begin_token_named(const std::string& word);
 
 /// What texts begin with: as the command says, or else as the checkpoint's run has it.

@@ -130,7 +130,7 @@ CommandInputs inputs_of(const RunFileCommand& command, const RunModels& run) {
   return inputs;
 }
 
-/// Of a run of several models the run has some, too.
+/// Files that the run writes. A run of several models has some beside those of its models.
 std::vector<CommandOutput> outputs_of(const RunModels& run) {
   const RunConfig& first = run.models.front().config;
   std::vector<CommandOutput> outputs = {{"device.product_table", first.device.product_table, true}};

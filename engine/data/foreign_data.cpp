@@ -30,7 +30,7 @@ bool has_wide_byte_order_mark(std::string_view text) {
   return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
 }
 
-/// Of its beginning nearly every second byte is 0, and no other.
+/// Nearly every second byte of its beginning is 0, and no other byte.
 bool is_wide_text(std::string_view text) {
   constexpr std::size_t kFewest = 16, kLooked = 1024;
   if (text.size() < kFewest || text.size() % 2 != 0) return false;

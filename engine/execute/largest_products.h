@@ -24,8 +24,8 @@ struct ProductShape {
   Bytes out_bytes() const { return m * n * size_of(out); }
 };
 
-/// Of the products that passes of `models` make, those with most FLOPs, at most `count`, whose matrices take
-/// at most `most` bytes together. Each shape once.
+/// The shapes with most FLOPs among the products that passes of `models` make, each once and at most `count`.
+/// The matrices of each take at most `most` bytes together.
 std::vector<ProductShape> largest_products(std::span<const ProductsOf> models, std::size_t count, Bytes most);
 
 }  // namespace strata

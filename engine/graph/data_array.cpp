@@ -10,7 +10,7 @@ Extent elements_of(const Tensor& tensor) {
   return (Axis(tensor.rows) * tensor.columns).extent();
 }
 
-/// Of all units' tensors in a data array, the highest number of a part of it, and one.
+/// The number of parts of each data array: one more than the highest part that a tensor of any unit has.
 std::vector<std::int64_t> parts_of_arrays(std::span<const UnitGraph> graphs) {
   std::vector<std::int64_t> parts(kMostDataArrays, 1);
   for (const UnitGraph& graph : graphs) {

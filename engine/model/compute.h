@@ -29,7 +29,7 @@ class UnitCompute {
   void fill_constants(std::span<std::byte> host) const;
 
  private:
-  /// Of the tables of one of the rotations.
+  /// How many rows the tables of a rotation have.
   std::int64_t rows_of(const Rotation& rotation) const;
 
   std::vector<Rotation> rotations_;

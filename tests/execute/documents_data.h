@@ -12,9 +12,9 @@ namespace strata::test {
 /// Token ids of documents of these lengths, below 128.
 std::vector<std::vector<std::uint16_t>> random_documents(const std::vector<std::int64_t>& lengths);
 
-/// A small run of a "llama", "qwen3", "mistral" (which has a window), "phi3" (whose rotation is another in
-/// documents of more than 10 tokens) or "gpt2", in fp32, of sequences of 24
-/// tokens in the order of the data, of which it has none yet.
+/// A small run in fp32 of sequences of 24 tokens, in the order of the data, which it has not yet. The model
+/// is a "llama", "qwen3" or "gpt2", a "mistral" with a window, or a "phi3", whose rotation is another one in
+/// documents of more than 10 tokens.
 RunConfig run_of_documents(const Corpus& corpus, const std::string& architecture);
 
 /// One step of documents from one token to a whole sequence that fill four sequences.
