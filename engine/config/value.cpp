@@ -369,6 +369,7 @@ std::map<std::string, std::string> FieldNames::read(const YAML::Node& node) {
 
 std::string FieldNames::write(const std::map<std::string, std::string>& value) {
   std::vector<std::string> names;
+  names.reserve(value.size());
   for (const auto& [field, name] : value) names.push_back(fmt::format("\"{}\": {}", field, quoted(name)));
   return names.empty() ? "" : fmt::format("{{{}}}", fmt::join(names, ", "));
 }
