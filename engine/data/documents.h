@@ -64,7 +64,7 @@ class DocumentReader {
   bool take_line(TextDocument& document);
   void take_value(TextDocument& document);
   void take_element(TextDocument& document);
-  /// Of `rest_`, behind the first of its spaces.
+  /// Takes a record from `rest_`, behind the spaces it begins with, up to `end`.
   void begin_record(TextDocument& document, std::string_view spaces, std::size_t end) const;
 
   std::span<const std::string> files_;
