@@ -38,8 +38,8 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
   const std::string adapters = adapter_difference(stored.adapter, model.adapter);
   if (!adapters.empty()) {
     throw ConfigError(
-        fmt::format("checkpoint {} is of a run with other adapters ({}); use those that are there, another "
-                    "checkpoint.path or --fresh",
+        fmt::format("checkpoint {} holds other adapters than this run file ({}); use the same adapters, name "
+                    "another checkpoint.path, or start over there with --fresh",
                     folder.string(), adapters));
   }
   const std::string frozen = model.adapts() ? "" : freeze_difference(stored.freeze, model);
@@ -162,13 +162,6 @@ std::unique_ptr<FolderLock> lock_checkpoints(const fs::path& path, const std::st
         path.string(), error.what()));
     return nullptr;
   }
-}
-
-fs::path resolved(const fs::path& path) {
-  std::error_code error;
-  const fs::path absolute = fs::absolute(path);  // without it a path of which nothing is there stays relative
-  fs::path whole = fs::weakly_canonical(absolute, error);
-  return error ? absolute.lexically_normal() : whole;
 }
 
 std::string seen_from(const fs::path& path, const fs::path& run_file) {

@@ -37,8 +37,6 @@ void check_checkpoint_writable(const std::filesystem::path& path,
 std::unique_ptr<FolderLock> lock_checkpoints(const std::filesystem::path& path, const std::string& name,
                                              FileSystem& file_system, std::vector<std::string>& warnings);
 
-/// The path from the root on, through links as far as they can be followed.
-std::filesystem::path resolved(const std::filesystem::path& path);
 /// How checkpoints in the folder `path` name a run file: by its path from there on, so that both may move
 /// together.
 std::string seen_from(const std::filesystem::path& path, const std::filesystem::path& run_file);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/resolved_path.h"
 #include "base/task_arena.h"
 #include "engine/checkpoint/rounded_blocks.h"
 #include "engine/model/initialize.h"
@@ -107,7 +107,7 @@ std::string InitialWeights::description() const {
 BaseWeights base_weights(const RunConfig& config, const Model& model) {
   auto weights = std::make_shared<const InitialWeights>(config, model);
   const std::string& path = config.model.path;
-  return {.identity = {.path = path.empty() ? "" : std::filesystem::weakly_canonical(path).string(),
+  return {.identity = {.path = path.empty() ? "" : resolved(path).string(),
                        .seed = path.empty() ? config.train.seed : 0,
                        .samples = weights->hash_of_frozen_samples(),
                        .frozen_as = has_blocks(config.memory.frozen_as) ? config.memory.frozen_as

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/resolved_path.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/config/model_names.h"
 #include "engine/execute/run_record.h"

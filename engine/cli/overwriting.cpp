@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/resolved_path.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/cli/training.h"
@@ -30,14 +31,6 @@ bool is_file(const fs::path& path) {
 bool are_same(const fs::path& one, const fs::path& other) {
   std::error_code error;
   return fs::equivalent(one, other, error);
-}
-
-/// The path without links, as far as anything is there.
-fs::path resolved(const fs::path& path) {
-  std::error_code error;
-  const fs::path whole = fs::absolute(path, error);
-  const fs::path found = fs::weakly_canonical(whole, error);
-  return error ? whole.lexically_normal() : found;
 }
 
 /// Equal for all names of one file; empty for what several may write to, such as a pipe or a device.

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <map>
 #include <string>
-#include <system_error>
 
+#include "base/resolved_path.h"
 #include "engine/config/words.h"
 
 namespace strata {
@@ -23,10 +22,8 @@ std::string text_of(const std::vector<Stretch>& stretches) {
 std::string source_of(const JointModel& model, const Mesh& mesh, const Unit& unit) {
   const std::string& folder = model.config->model.path;
   if (folder.empty() || unit.frozen_elements == 0) return {};
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::weakly_canonical(folder, error);
   std::string text =
-      fmt::format("{}\n{} {} {} {} {} {} {} {} {}\n", error ? folder : path.string(), mesh.replicate,
+      fmt::format("{}\n{} {} {} {} {} {} {} {} {}\n", resolved(folder).string(), mesh.replicate,
                   mesh.shard, mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements,
                   word_of(model.config->memory.frozen_as), name_of(model.config->precision()));
   for (const TensorSpec& tensor : unit.tensors) {
