@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/resolved_path.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/rounded_blocks.h"

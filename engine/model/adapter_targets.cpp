@@ -58,7 +58,7 @@ void AdapterTargets::check() const {
 std::string adapter_difference(const RunConfig::AdapterSection& stored,
                                const RunConfig::AdapterSection& wanted) {
   const auto differ = [](const char* key, const auto& a, const auto& b) {
-    return a == b ? std::string() : fmt::format("adapter.{} {} vs {}", key, a, b);
+    return a == b ? std::string() : fmt::format("adapter.{} {} there, {} here", key, a, b);
   };
   std::string difference = differ("type", word_of(stored.type), word_of(wanted.type));
   if (difference.empty() && stored.type != AdapterType::none) {

@@ -83,7 +83,7 @@ class Explanation {
     const StepEstimate& step = advice_.now.step;
     line("{} is planned to take {} for {} tokens: {}.", step_word(), seconds_text(step.seconds),
          advice_.now.tokens, speed_text(advice_.now));
-    line("Its bound is {}, by {}, which no plan of this run beats: it takes {:.2f} times that.",
+    line("No plan of this run takes less than {}, limited by {}; this one takes {:.2f} times that.",
          seconds_text(advice_.certificate.seconds), words_for(advice_.certificate.binding),
          step.seconds / advice_.certificate.seconds);
     if (rates_.cores_copy && step.work > step.needs.longest())

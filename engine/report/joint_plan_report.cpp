@@ -101,7 +101,7 @@ std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
   line("order    " + order_text(plan));
-  if (rates != nullptr) line("needs    " + needs_text(round_needs(plan, *rates), "round"));
+  if (rates != nullptr) line("at best  " + needs_text(round_needs(plan, *rates), "round"));
   return text;
 }
 

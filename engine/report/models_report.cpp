@@ -180,8 +180,8 @@ std::string leaderboard_text(const ModelsReport& report) {
     line("nothing was left to train: each model was trained or ended before");
     return text;
   }
-  line(fmt::format("makespan   {}: {:.1f} s, {:.0f} tokens/s of all models", format_duration(report.seconds),
-                   report.seconds, report.tokens_per_second()));
+  line(fmt::format("all models {}, {:.0f} tokens/s", format_duration(report.seconds),
+                   report.tokens_per_second()));
   line(fmt::format("computing  {:.1f} % of the time, {:.1f} % idle", 100 * (1 - report.idle_share()),
                    100 * report.idle_share()));
   for (const Tier tier : used_tiers(report.plan->budgets))

@@ -107,7 +107,8 @@ nlohmann::json scratch_json(const std::vector<ScratchPart>& parts) {
 
 std::string needs_text(const StepNeeds& needs, std::string_view of) {
   return fmt::format(
-      "{:.3f} s per {} by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory {:.3f}, nvme {:.3f})",
+      "{:.3f} s per {}, limited by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory {:.3f}, nvme "
+      "{:.3f})",
       needs.longest(), of, needs.binding(), needs.compute, needs.h2d, needs.d2h, needs.host_memory,
       needs.nvme);
 }
@@ -156,10 +157,11 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                    strata::name_of(strategy.computes_in()), saved_text(plan, model)));
   if (strategy.is_asynchronous()) line("weights  " + stale_text(plan));
   line(fmt::format(
-      "state    {} bytes per {}; {} of {} units keep theirs on the device, the others on the host",
+      "state    {} bytes per {}, {} in all; on the device for {} of {} units",
       strategy.state_format.state_bytes(strategy.precision),
       model.freezes() ? fmt::format("trained parameter, {} per frozen one", size_of(strategy.precision))
                       : "parameter",
+      format_bytes(strategy.state_format.state_bytes(strategy.precision) * plan.trained_parameters),
       count_units(plan, true), count_units(plan, false)));
   if (const PackedBytes bytes = packed_bytes(plan.training.program); bytes.packed > 0)
     line(fmt::format("packed   parameters of blocks are kept and travel in {}, in place of {}",
@@ -176,7 +178,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                    plan.flops.executed));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
-  if (rates != nullptr) line("needs    " + needs_text(step_needs(plan, *rates), "step"));
+  if (rates != nullptr) line("at best  " + needs_text(step_needs(plan, *rates), "step"));
   if (plan.interludes.contains(Interlude::sampling)) line("samples  " + samples_text(plan, rates));
   return text;
 }

@@ -31,7 +31,7 @@ std::string simulate_text(const SimulatedRun& simulated, const std::vector<RankU
   const PlannedRun& run = simulated.run;
   const RankUse& rank = busiest_rank(uses);
   const LaneUse& busiest = bottleneck(rank);
-  std::string text = fmt::format("step     {:.4g} s for {} tokens: {:.4g} tokens/s\n", run.step.seconds,
+  std::string text = fmt::format("step     {:.4g} s for {} tokens: {:.0f} tokens/s\n", run.step.seconds,
                                  run.tokens, static_cast<double>(run.tokens) / run.step.seconds);
   std::string waits;
   for (std::size_t w = 0; w < std::min<std::size_t>(3, busiest.waited.size()); ++w)

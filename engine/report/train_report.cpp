@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "engine/execute/plan_check.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
@@ -48,13 +50,15 @@ std::string beaten_text(const TrainReport& report) {
   return text;
 }
 
-/// "0.887 s per step by plan.machine, measured 0.890 (+0.4 %); compute 0.801 s, measured +0.3 %; …".
+/// "0.887 s per step by plan.machine; it took 0.4 % more; compute 0.801 s, 0.3 % more; …".
 std::string comparison_text(const StepComparison& comparison, bool is_by_profile) {
   const auto& [simulated, measured] = comparison;
   const auto more = [](double planned, double seen) {
-    return planned > 0 ? fmt::format("{:+.1f} %", 100 * (seen / planned - 1)) : std::string("not simulated");
+    if (planned <= 0) return std::string("not predicted");
+    const double percent = 100 * (seen / planned - 1);
+    return fmt::format("{:.1f} % {}", std::abs(percent), percent < 0 ? "less" : "more");
   };
-  std::string text = fmt::format("{:.3f} s per step by {}, measured {}", simulated.step,
+  std::string text = fmt::format("{:.3f} s per step by {}; it took {}", simulated.step,
                                  is_by_profile ? "plan.machine" : "rates as the run began",
                                  more(simulated.step, measured.step));
   for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
@@ -124,9 +128,10 @@ std::string summary_text(const TrainReport& report) {
   if (!beaten.empty())
     line("rates      the run was faster than the machine was as it began, and its rates count: " + beaten);
   if (report.bound.seconds > 0)
-    line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", report.bound.seconds,
-                     name_of(report.bound.binding), time.seconds / report.bound.seconds));
-  if (report.comparison) line("simulated  " + comparison_text(*report.comparison, report.is_by_profile));
+    line(fmt::format("at best    {:.3f} s per step, limited by {}; it took {:.2f} times that",
+                     report.bound.seconds, name_of(report.bound.binding),
+                     time.seconds / report.bound.seconds));
+  if (report.comparison) line("predicted  " + comparison_text(*report.comparison, report.is_by_profile));
   for (const Tier tier : used_tiers(report.plan.budgets))
     line("memory     " + tier_text(tier_plan(report.plan, tier), result.measured));
   line(fmt::format("scratch    {}; measured {}", scratch_text(result.scratch.planned),

@@ -42,7 +42,7 @@ Arguments with(const Arguments& first, const Arguments& more) {
 TEST_F(Explain, SaysWhatLivesWhereWhatBoundsTheStepAndWhatWouldHelp) {
   const std::string words = explain(with({"run.yaml"}, kSlow));
   for (const char* part :
-       {"The step\n  A step is planned to take ", "Its bound is ", "What lives where\n", "The device holds ",
+       {"The step\n  A step is planned to take ", "No plan of this run takes less than ", "What lives where\n", "The device holds ",
         "Parameters: ", " on the host, since the device's 160.00 KiB have no room for more of it",
         "The optimizer's state: ", "What lanes do\n", "compute works ", "What would help most\n  1. ",
         "changes were."})

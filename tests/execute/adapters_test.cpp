@@ -252,7 +252,7 @@ TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {
     return "";
   };
   EXPECT_THAT(refusal([](auto& adapter) { adapter.rank = 4; }),
-              HasSubstr("other adapters (adapter.rank 3 vs 4)"));
+              HasSubstr("other adapters than this run file (adapter.rank 3 there, 4 here)"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 7; }), HasSubstr("adapter.alpha 6 vs 7"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::rslora; }),
               HasSubstr("adapter.type lora vs rslora"));

@@ -75,11 +75,10 @@ HostShare share_of_host(const RunConfig& config, const Model& model, const HostR
 
 std::string HostShare::describe() const {
   return fmt::format(
-      "{}{} for the tiers: {} stay for code, system and page cache, {} to load, save and hash state{}{}",
-      format_bytes(machine),
-      ranks > 1 ? fmt::format(" for {} ranks, of each share {}", ranks, format_bytes(for_tiers))
-                : fmt::format(", of them {}", format_bytes(for_tiers)),
-      format_bytes(reserve), format_bytes(scratch),
+      "{} of {} may be used{}; {} stay for code, system and page cache, {} to load, save and hash state{}{}",
+      format_bytes(for_tiers), format_bytes(machine),
+      ranks > 1 ? fmt::format(" by each of {} ranks", ranks) : "", format_bytes(reserve),
+      format_bytes(scratch),
       kernels > 0 ? fmt::format(", {} for kernels' scratch", format_bytes(kernels)) : "",
       drives == kUnlimited ? ""
                            : fmt::format("; {} are free in memory.nvme.path{}", format_bytes(drives),
