@@ -130,8 +130,9 @@ std::uint64_t hash_file(const FileReader& file);
 
 /// A new file with this content, on the disk when the call returns. `path` must not matter after a crash.
 void write_file(FileSystem& file_system, const std::filesystem::path& path, std::string_view content);
-/// Likewise, in place of what is there: a crash leaves the one or the other. It is made as `path`.tmp.
-/// Throws if there is anything but a file, such as a device.
+/// Writes this content in place of the file that is there. After a crash either the old or the new content is
+/// there, whole. The new file is made as `path`.tmp. Throws if `path` is anything but a file, such as a
+/// device.
 void replace_file(FileSystem& file_system, const std::filesystem::path& path, std::string_view content);
 
 }  // namespace strata

@@ -32,11 +32,12 @@ struct JsonPlace {
 /// Throws ConfigError with the file, line and column if the text is not JSON or exceeds the budget.
 nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget = {});
 
-/// Likewise; maps keep the order of their keys.
+/// Parses JSON whose maps keep the order of their keys. Throws ConfigError as parse_json() does.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonPlace& where,
                                           const JsonBudget& budget = {});
 
-/// The file's one JSON object; throws ConfigError likewise, and IoError if the file cannot be read.
+/// The file's one JSON object. Throws ConfigError as parse_json() does, and if the file holds no object;
+/// throws IoError if it cannot be read.
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget = {});
 
 /// JSON text of any value. Bytes that are no UTF-8, which file names may have, become U+FFFD.

@@ -8,7 +8,7 @@ after the other, each with the whole budgets, and against the sum of their steps
 
 The device computes slowly (device.flops), so that its cores are free and a step with all on the device takes what its FLOPs take. The device
 has --fraction of one model's need, and each link is so slow that all models' bytes take --part of all models' computing. With --drive
-parameters live in that folder, as slow likewise. Runs take turns; the tables have medians of rounds, and the hash of each model's state
+parameters live in that folder, which is as slow. Runs take turns; the tables have medians of rounds, and the hash of each model's state
 must be that of its run alone. Needs nothing but Python's standard library.
 """
 

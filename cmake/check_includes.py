@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares #includes with CMake targets and layers: check_includes.py [ROOT]
 
-1. Each target lists exactly the project's libraries whose headers its files include, and the packages likewise.
+1. Each target lists exactly the project's libraries whose headers its files include, and exactly the packages.
 2. A folder includes only folders of lower layers (docs/design.md, section 14), so folders form no loop.
 3. Headers of wrapped packages stay in the folders that wrap them.
 

@@ -15,13 +15,14 @@ namespace strata {
 /// ConfigError, a DamageError, an IoError or a SystemError as such, others as an Error. Returns when it is
 /// done.
 void on_first_rank(Communicator* ranks, const std::function<void()>& action);
-/// Likewise; every rank gets the text that `action` gave on rank 0.
+/// Performs `action` on rank 0, and returns its text on every rank. Throws as on_first_rank() does.
 std::string text_of_first_rank(Communicator* ranks, const std::function<std::string()>& action);
 
 /// Performs `action` on every rank. If it throws on some, every rank throws what the first of them met.
 /// Returns when all are done.
 void on_every_rank(Communicator* ranks, const std::function<void()>& action);
-/// Likewise; every rank gets all texts, by rank.
+/// Performs `action` on every rank, and returns all texts on every rank, by rank. Throws as on_every_rank()
+/// does.
 std::vector<std::string> texts_of_ranks(Communicator* ranks, const std::function<std::string()>& action);
 
 /// Every rank calls this before it throws an error that all have come to, as the functions above do: whoever

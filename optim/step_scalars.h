@@ -21,7 +21,7 @@ struct AdamWCoefficients {
   std::uint32_t rounding;  ///< of seed and t: see stochastic_rounding.h
 };
 
-/// Likewise of SGD.
+/// The scalars of one SGD step, with or without momentum.
 struct SgdCoefficients {
   float gradient_scale, weight_decay, momentum, learning_rate;
   std::uint32_t rounding;

@@ -28,7 +28,7 @@ class Parameters {
 
   /// Null if the parameter gets no argument.
   const Value* operator[](std::size_t parameter) const { return values_[parameter]; }
-  /// Likewise if it gets None.
+  /// Null if the parameter gets no argument, or None.
   const Value* some(std::size_t parameter) const;
   /// The following throw Problem if the argument is of another type.
   const std::string& text(std::size_t parameter) const;

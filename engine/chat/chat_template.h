@@ -39,9 +39,9 @@ class ChatTemplate {
   /// tokenizer_config.json has; the special tokens are that file's. Throws ConfigError that names the file
   /// and the line for what is damaged or not supported, IoError if a file cannot be read.
   static ChatTemplate read(const std::filesystem::path& folder);
-  /// Likewise; nothing if the folder has none.
+  /// The template that read() gives, or nothing if the folder has none. Throws as read() does.
   static std::optional<ChatTemplate> find(const std::filesystem::path& folder);
-  /// From a template's text; `name` is for errors. Throws ConfigError likewise.
+  /// From a template's text. Throws ConfigError that names `name` and the line.
   static ChatTemplate parse(std::string_view source, const std::string& name,
                             SpecialTokens special_tokens = {});
 

@@ -79,7 +79,7 @@ class Interpreter {
   Flow go_through(const For& statement, const Value& items, std::int64_t level);
   /// Executes a body in a scope of its own.
   Flow execute_inside(const ScopedBody& body);
-  /// Likewise, and takes what it writes.
+  /// Executes a body in a scope of its own, and puts its output into `text`.
   Flow capture(const ScopedBody& body, std::string& text);
   void bind(const Procedure& procedure, const Arguments& arguments);
   void bind_rest(const Procedure& procedure, const Arguments& arguments);

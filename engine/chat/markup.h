@@ -13,7 +13,7 @@ namespace strata::chat {
 /// `text`, which is markup if `original` is.
 Value like(const Value& original, std::string text);
 
-/// A list or tuple of texts, or a text, likewise.
+/// A text, or each text of a list or tuple, which is markup if `original` is.
 Value all_like(const Value& original, const Value& value);
 
 /// The text as markup: itself if it is markup, else with entities for what HTML has for itself.

@@ -47,7 +47,7 @@ std::string_view stripped(std::string_view text, const std::string* characters, 
 /// right; all if it is negative.
 std::vector<std::string_view> split_at_space(const Meter& meter, std::string_view text, std::int64_t most,
                                              Side side);
-/// Likewise at `separator`, which is not empty.
+/// str.split() and rsplit() at `separator`, which is not empty. `most` and `side` are as in split_at_space().
 std::vector<std::string_view> split_at(const Meter& meter, std::string_view text, std::string_view separator,
                                        std::int64_t most, Side side);
 std::vector<std::string_view> split_lines(const Meter& meter, std::string_view text, bool keep_ends);

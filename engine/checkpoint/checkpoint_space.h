@@ -15,7 +15,7 @@ namespace strata {
 /// Counts the files of all `ranks` in one checkpoint, in whole blocks, with its manifest. All ranks call it.
 Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicator* ranks = nullptr);
 
-/// Counts what a checkpoint has of the model's folder, likewise.
+/// Counts the files that a checkpoint copies from the model's folder, in whole blocks.
 Bytes checkpoint_bytes(const Companions& companions);
 
 /// The most that `saves` more checkpoints of `each` bytes take at once besides those that are there,

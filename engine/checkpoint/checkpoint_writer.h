@@ -98,7 +98,7 @@ class CheckpointWriter {
   };
   /// Per kind; null of one that the model has not.
   std::array<std::unique_ptr<SafetensorsWriter>, kStateKinds.size()> files_ = {};
-  std::array<Added, kStateKinds.size()> added_ = {};  ///< likewise
+  std::array<Added, kStateKinds.size()> added_ = {};  ///< per kind
   std::exception_ptr failure_;                        ///< the first of this rank
   bool finishing_ = false;
 };

@@ -32,7 +32,7 @@ class InitialWeights {
   /// It covers some weights of each tensor of the folders, which finds folders that hold other weights of the
   /// same shapes, and is the same whatever part of them a rank has. Empty if there is no folder.
   std::string hash_of_samples() const;
-  /// Likewise of each frozen tensor, folder or not.
+  /// A hash of some weights of each frozen tensor, whether they come from a folder or not.
   std::string hash_of_frozen_samples() const;
 
   /// "weights from FOLDER", for a person.

@@ -80,7 +80,8 @@ std::string to_text(const Manifest& manifest);
 
 /// Throws DamageError that names `path` if the manifest is damaged, and UnknownVersionError.
 Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
-/// Likewise; a DamageError too if it is missing. Throws IoError if it cannot be read.
+/// Throws DamageError that names `path` if the manifest is damaged or missing, UnknownVersionError, and
+/// IoError if it cannot be read.
 Manifest read_manifest(const std::filesystem::path& path, FileSystem& file_system = FileSystem::real());
 
 /// How much a rank reads before all meet again: none waits for another longer than this takes.

@@ -33,7 +33,7 @@ std::string dropout_warning(const RunConfig::AdapterSection& adapter);
 
 /// Writes a new folder for PeftModel.from_pretrained, as save_hf_folder() does; of `options` it takes the
 /// dtype and what is put beside the weights. `base` is the folder of the model beneath the adapters, or
-/// empty. Throws likewise.
+/// empty. Throws as save_hf_folder() does.
 void save_peft_folder(const std::filesystem::path& folder, const Model& model, const ReadParameters& read,
                       const std::string& base, const HfExport& options,
                       FileSystem& file_system = FileSystem::real());

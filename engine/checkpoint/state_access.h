@@ -44,7 +44,7 @@ constexpr StateKind weights_in(Flat flat) {
 }
 /// What there is of a model's state, in their order.
 std::vector<StateKind> kinds_of(const Model& model);
-/// Likewise of one shape.
+/// The kinds of a model's state in one flat, in their order.
 std::vector<StateKind> kinds_of(const Model& model, Flat flat);
 /// What of it checkpoints have: what adapters stand beside never changes, so they only say what it is.
 std::vector<StateKind> saved_kinds_of(const Model& model);

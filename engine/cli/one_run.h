@@ -18,9 +18,10 @@ MachineRates agree_on_hosts(RunConfig& config, Communicator* world);
 /// Throws ConfigError on every rank if run file, model, data or --fresh differ, naming what, and where.
 void require_one_run(const PreparedModel& model, bool fresh, Communicator* world);
 
-/// Likewise for plans. Each rank compares every program that it can derive: today there is one for all.
+/// Throws ConfigError on every rank if plans differ. Each rank compares every program that it can derive:
+/// today there is one for all.
 void require_one_plan(const std::vector<Plan>& plans, Communicator* world);
-/// Likewise for several models.
+/// Throws ConfigError on every rank if plans of several models differ.
 void require_one_plan(const std::vector<JointPlan>& plans, Communicator* world);
 
 }  // namespace strata

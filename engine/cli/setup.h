@@ -23,8 +23,8 @@ namespace strata {
 /// The model of the run file: a HF folder's config.json, or model.architecture with model.config.
 Model load_model(const RunConfig& config);
 
-/// Likewise, as a rank has it: with parallel.tensor its part of each layer, with parallel.context its tokens
-/// of each sequence. Throws ConfigError if that cannot be shared out so.
+/// The model of the run file as a rank has it: with parallel.tensor its part of each layer, with
+/// parallel.context its tokens of each sequence. Throws ConfigError if that cannot be shared out so.
 Model load_model_of_rank(const RunConfig& config, std::int64_t rank);
 
 /// Says on standard error what that model's config asks for and the run leaves out.

@@ -95,7 +95,7 @@ class Loader {
   RunConfig config_;
   RunSections sections_;
   std::vector<Given> given_;              ///< in this order
-  std::vector<GivenToRun> given_to_run_;  ///< likewise
+  std::vector<GivenToRun> given_to_run_;  ///< in this order
 };
 
 }  // namespace strata

@@ -29,7 +29,7 @@ std::vector<std::string> last_words(const std::vector<std::string>& paths);
 
 /// out/metrics.jsonl of the run is out/metrics.NAME.jsonl of the model.
 std::string file_of_model(const std::string& file, const std::string& name);
-/// out of the run is out/NAME of the model; likewise nothing where the run has nothing.
+/// out of the run is out/NAME of the model. Empty if the run has no folder.
 std::string folder_of_model(const std::string& folder, const std::string& name);
 
 }  // namespace strata

@@ -53,7 +53,7 @@ inline constexpr std::array<std::string_view, 9> kRecordFields = {
 /// the bos_token if it puts nothing.
 enum class BeginToken : std::uint8_t { automatic, always, never };
 /// What documents in a sequence are to one another. documents: attention and positions are those of each
-/// document alone. whole: likewise, and no sequence's border cuts one.
+/// document alone. whole: also, the border of a sequence cuts no document.
 enum class DataPacking : std::uint8_t { none, documents, whole };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class OptimizerType : std::uint8_t { adamw, sgd };
@@ -224,14 +224,14 @@ struct RunConfig {
     std::string machine;  ///< file with the machine's rates; empty: nominal ones
     PlanSearch search = PlanSearch::none;
     std::vector<std::string> open = {};   ///< keys that are searched for, if any are. No key sets it.
-    std::vector<std::string> found = {};  ///< "key=value" of those, once they are. Likewise.
+    std::vector<std::string> found = {};  ///< "key=value" of those, once they are. No key sets it.
     friend bool operator==(const PlanSection&, const PlanSection&) = default;
   } plan;
 
   struct DeviceSection {
     DeviceKind kind = DeviceKind::cpu;
     std::optional<Bytes> h2d_per_second, d2h_per_second;  ///< throttle of the link
-    std::optional<Bytes> sent_per_second;                 ///< likewise of that to other ranks
+    std::optional<Bytes> sent_per_second;                 ///< throttle of the link to other ranks
     double flops_per_second = 0;                          ///< throttle of computing; 0: none
     std::string product_table;                            ///< file; empty: the library's own choice
     friend bool operator==(const DeviceSection&, const DeviceSection&) = default;

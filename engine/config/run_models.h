@@ -32,8 +32,8 @@ struct RunModels {
   Selection select;
   bool is_several = false;      ///< the file has `models` or `sweep`, if only for one model
   std::string checkpoint_path;  ///< the run's folder, or empty; models' own are in their configs
-  std::string metrics;          ///< likewise the run's file
-  std::string tensorboard;      ///< likewise the run's folder, in which models have theirs
+  std::string metrics;          ///< the run's file, or empty
+  std::string tensorboard;      ///< the run's folder, in which models have theirs, or empty
   friend bool operator==(const RunModels&, const RunModels&) = default;
 };
 

@@ -36,13 +36,14 @@ constexpr std::int64_t kMaxDepth = 64;
 /// The text itself; throws WrongValue if it is not UTF-8, as JSON's texts and keys are.
 const std::string& utf8(const std::string& text);
 
-/// Likewise of a key in a map without a table, or a path of such keys; throws WrongValue also if a dump of
-/// it, in YAML, would be no key.
+/// A key in a map without a table, or a path of such keys. Throws WrongValue if the text is not UTF-8, or if
+/// its dump in YAML would be no key.
 const std::string& map_key(const std::string& text);
 
 /// The text of a scalar, in quotes or not: JSON has no other words. Throws WrongValue that names `expected`.
 std::string word(const YAML::Node& node, std::string_view expected);
-/// The text of a scalar that is not in quotes, so a number or true or false; throws WrongValue likewise.
+/// The text of a scalar that is not in quotes: a number, true or false. Throws WrongValue that names
+/// `expected`.
 std::string plain_text(const YAML::Node& node, std::string_view expected);
 [[noreturn]] void refuse(const YAML::Node& node, std::string_view expected);
 
@@ -176,7 +177,7 @@ struct Json {
   static nlohmann::json read(const YAML::Node& node);
   static std::string write(const nlohmann::json& value);
 };
-/// Any node as JSON, typed likewise.
+/// Any node as JSON. Its plain scalars have the types that JSON gives them, as in Json.
 nlohmann::json to_json(const YAML::Node& node);
 
 template <typename E>

@@ -54,7 +54,7 @@ class BatchLoader {
   /// find_data_files() does, and if a file is not what it should be, an id is not in the vocabulary, or there
   /// are too few tokens.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary);
-  /// Likewise, of these files: of token ids, if the texts of data.tokenizer auto have become that.
+  /// Loads these files, which hold token ids if data.tokenizer auto made ids of their texts. Throws as above.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files);
 
   /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size

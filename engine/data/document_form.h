@@ -35,7 +35,7 @@ struct DocumentLayout {
 /// So any other JSON, as source code has it, is a text. Throws ConfigError for a file that is data in another
 /// form (foreign_data.h), and if format records finds none, or several lists of them.
 DocumentLayout layout_of_documents(const MappedFile& file, const DocumentOptions& options = {});
-/// Whether it has records. Throws ConfigError likewise.
+/// Whether the file has records. Throws ConfigError as layout_of_documents() does.
 bool has_records(const std::string& file, const DocumentOptions& options = {});
 
 /// Throws ConfigError if the file, whose bytes are to be tokens, is data rather than text, unless data.format

@@ -731,7 +731,7 @@ constexpr std::int64_t kCodesAtOnce = 16;
 /// codes = x in e4m3, by the scale of x's largest finite magnitude, which goes to `scale`.
 struct EncodeFloat8 {
   Matrix x;                        ///< bf16 [1, n], at a multiple of 16 bytes
-  std::span<std::uint8_t> codes;   ///< [n], likewise
+  std::span<std::uint8_t> codes;   ///< [n], at a multiple of 16 bytes
   Float8Factors* scale = nullptr;  ///< in the device's memory
 
   template <typename Visit>
@@ -744,7 +744,7 @@ struct EncodeFloat8 {
 struct DecodeFloat8 {
   std::span<const std::uint8_t> codes;   ///< [n], at a multiple of 16 bytes
   const Float8Factors* scale = nullptr;  ///< in the device's memory
-  Matrix out;                            ///< bf16 [1, n], likewise
+  Matrix out;                            ///< bf16 [1, n], at a multiple of 16 bytes
 
   template <typename Visit>
   void operands(const Visit& visit) const {

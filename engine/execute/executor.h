@@ -87,7 +87,8 @@ class Executor {
   /// be called by an instruction of the cpu lane of that model; if several ranks agree upon it, in `step - 1`
   /// or before, since no lane begins a round before the cpu lane is through with the round two before it.
   void end_after(std::size_t model, std::int64_t step);
-  /// Likewise, of all models, those of rounds behind the one that follows the round of a model's step.
+  /// All models' steps are abandoned that belong to rounds later than the one after the round of a model's
+  /// step. To be called as end_after() is.
   void end_soon(std::size_t model, std::int64_t step);
 
   const Measurements& measurements() const { return measurements_; }

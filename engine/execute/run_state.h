@@ -85,7 +85,7 @@ class RunState {
   /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier
   /// when it updates them, and `memory`, as large as need be, for others.
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
-  /// Likewise, staged in `memory` if the host cannot address it.
+  /// The contents of a buffer. They are read into `memory` if the host cannot address the buffer.
   std::span<const std::byte> read(BufferId id, Arena& memory);
   /// Memory for values that are stored otherwise, or in pieces.
   std::span<float> values_of(std::int64_t elements);

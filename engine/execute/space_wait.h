@@ -12,7 +12,7 @@ namespace strata {
 struct SpaceWait {
   double seconds = 0;               ///< from the first failure on
   std::function<bool()> has_space;  ///< asked on rank 0: false if another attempt would be in vain
-  std::function<bool()> is_over;    ///< likewise: true if nobody wants to wait any longer
+  std::function<bool()> is_over;    ///< asked on rank 0: true if nobody wants to wait any longer
   std::function<void(const std::string& why)> on_wait;  ///< before the first attempt after the failure
   Communicator* ranks = nullptr;
 };

@@ -93,7 +93,7 @@ class Trainer {
   /// What the programs did, of all models together: bytes of all links are those of training steps; peaks
   /// include interludes. After train().
   const Measurements& measured() const { return measured_; }
-  /// Likewise what they were planned to do.
+  /// The traffic that the plan has for the programs of all models together. After train().
   const Traffic& planned() const { return planned_; }
 
   /// What each lane of this rank does at this moment: lines for a user. Any thread may call, also while the

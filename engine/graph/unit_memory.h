@@ -28,7 +28,7 @@ enum class Region : std::uint8_t {
   input,            ///< what the unit before has written
   output,           ///< scratch until it is written
   output_gradient,  ///< in a backward pass
-  input_gradient,   ///< likewise; scratch until it is written
+  input_gradient,   ///< in a backward pass; scratch until it is written
   saved,            ///< kept from forward to backward, which uses it up
   pending,          ///< kept from a backward pass of input gradients to that of weight gradients
   workspace,        ///< scratch
@@ -43,7 +43,7 @@ enum class Region : std::uint8_t {
   tally,       ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
   ring_0,      ///< keys and values on their way round ranks that share sequences (share_sequences.h): those
   ring_1,      ///< that are here, and in the other those that come next
-  ring_2,      ///< likewise their gradients, in fp32
+  ring_2,      ///< the gradients of these keys and values, in fp32
   ring_3
 };
 constexpr std::size_t kRegions = 26;

@@ -40,8 +40,8 @@ struct TensorPiece {
 /// What a range has of the unit's tensors, in their order; the rest of it is padding.
 std::vector<TensorPiece> pieces_in(const Unit& unit, FlatRange range);
 
-/// Elements [first, last) of a whole tensor, row-major, likewise. A rank that has stretches of a tensor's
-/// rows has several runs of it.
+/// Elements [first, last) of a whole tensor, row-major, which stand at `at` in the range. A rank that has
+/// stretches of a tensor's rows has several runs of it.
 struct TensorRun {
   const TensorSpec* tensor = nullptr;
   std::int64_t first = 0;

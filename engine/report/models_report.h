@@ -26,7 +26,7 @@ struct ModelsReport {
   const JointPlan* plan = nullptr;          ///< null: nothing was left to train, so no figures are the run's
   const std::vector<ModelOutcome>& models;  ///< in the run file's order
   const Measurements& measured;             ///< of all models together
-  const Traffic& planned;                   ///< likewise, by all plans that the run went through
+  const Traffic& planned;                   ///< of all models together, by all plans that the run had
   const MachineRates& rates;
   double seconds = 0;         ///< by the clock, of training
   bool by_validation = true;  ///< whether models are compared by it, if each has one

@@ -21,7 +21,8 @@ class JsonField {
   const nlohmann::json& value() const { return *value_; }
   /// Throws ConfigError: the file, this place, and the reason.
   [[noreturn]] void refuse(std::string_view reason) const;
-  /// Likewise for something below this place, "[3]" say; saves making a field of each element of a long list.
+  /// Throws ConfigError: the file, a place below this one, such as "[3]", and the reason. Elements of a long
+  /// list need no field of their own for it.
   [[noreturn]] void refuse_below(std::string_view below, std::string_view reason) const;
 
   /// The following throw ConfigError if this is no map, or the key is not there.

@@ -25,7 +25,7 @@ class Tokenizer {
   /// Throws ConfigError that names the file and the place in it for what is damaged or not supported, IoError
   /// if it cannot be read.
   static Tokenizer read(const std::filesystem::path& file);
-  /// Likewise from a file's text; `name` is the file's, for errors.
+  /// Reads the text of a tokenizer.json; errors name `name`. Throws ConfigError as read() does.
   static Tokenizer parse(std::string_view json, const std::string& name);
 
   Tokenizer(Tokenizer&&) noexcept;

@@ -160,7 +160,7 @@ TEST_F(SpillFolders, WithoutEnoughSpaceNameNeededAndFreeBytes) {
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-TEST_F(SpillFolders, ThatFillUpMeanwhileAreRefusedLikewise) {
+TEST_F(SpillFolders, ThatFillUpMeanwhileAreRefusedWithTheSameAdvice) {
   FailedCall full("fallocate", ENOSPC);
   options_.faults = &full;
   const std::string message = refusal();

@@ -228,7 +228,7 @@ TEST_F(TableOfModels, OfManyShowsThoseUnderWayThatChangedLast) {
   make(models_named(names, 2), true);
   for (std::size_t m = 0; m < 1000; ++m) step(m, 1, 1000);
   step(999, 1, 1000);  // its last
-  step(7, 1, 1000);    // likewise
+  step(7, 1, 1000);    // its last
   step(3, 1, 1000);
   std::vector<std::string> lines = shown();
   ASSERT_THAT(lines, SizeIs(ModelsTable::kMostLines + 3));

@@ -135,7 +135,7 @@ void activate_backward(Activation kind, const Matrix& x, const Matrix& out_gradi
     });
   });
 }
-/// Likewise, and out = activation(x).
+/// x_gradient = activation'(x) · out_gradient, and out = activation(x).
 void activate_again_backward(Activation kind, const Matrix& x, const Matrix& out_gradient,
                              const Matrix& x_gradient, const Matrix& out) {
   with_activation(kind, [&]<typename Function>(Function) HWY_ATTR {

@@ -87,7 +87,7 @@ __device__ Head<T> head_of(const Operand<T>& x, const Shape& shape, std::int64_t
 template <typename T>
 struct Result {
   T* data;         ///< or null
-  float* in_fp32;  ///< likewise
+  float* in_fp32;  ///< or null
   std::int64_t stride;
 };
 

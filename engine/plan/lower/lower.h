@@ -21,8 +21,8 @@ Program lower_training(const Model& model, const Strategy& strategy);
 /// the same order.
 Program lower_validation(const Model& model, const Strategy& strategy);
 
-/// One more token of each sample: a forward pass over all of them as they are. Persistent buffers likewise.
-/// REQUIRES: the run takes samples.
+/// One more token of each sample: a forward pass over all of them as they are. Persistent buffers are
+/// those of lower_training, in the same order. REQUIRES: the run takes samples.
 Program lower_sampling(const Model& model, const Strategy& strategy);
 
 /// What a run does between its steps, in programs of forward passes that have state where training has it.

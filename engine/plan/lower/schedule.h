@@ -33,7 +33,7 @@ std::string_view name_of(Pass pass);
 enum class Message : std::uint8_t {
   none,
   input,           ///< of a microbatch, to the unit's stage
-  input_gradient,  ///< likewise, from it
+  input_gradient,  ///< of a microbatch, from the unit's stage
   gradient,        ///< that a copy of its parameters was given, to the stage that updates them
   parameter        ///< updated, to the stage that has a copy
 };
@@ -76,7 +76,7 @@ std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
 /// its own, is found stashed by its passes.
 Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>& units);
 
-/// The mean loss of `microbatches` held-out microbatches: forward passes only, likewise.
+/// The mean loss of `microbatches` held-out microbatches: forward passes only.
 Schedule validation_schedule(const Strategy& strategy, std::int32_t units, std::int32_t microbatches);
 /// Forward passes of a rank's samples, and what follows each.
 Schedule sampling_schedule(const Strategy& strategy, std::int32_t units);

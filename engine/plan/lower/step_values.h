@@ -23,7 +23,7 @@ struct StatePiece {
 /// not have has no elements.
 struct ParameterValues {
   Value whole, shard;
-  Value packed, packed_shard;  ///< likewise, if it is kept and travels so
+  Value packed, packed_shard;  ///< the same in packed form, if it is kept and travels so
 
   bool is_packed() const { return packed.elements > 0; }
   /// What a rank has from step to step. Where ranks do not gather, that is the whole.

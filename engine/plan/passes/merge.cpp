@@ -33,8 +33,8 @@ class Merger {
   struct OfModel {
     std::vector<Turn> turns;
     std::vector<std::int32_t> groups;  ///< their numbers in the result
-    std::vector<std::int32_t> works;   ///< likewise
-    std::vector<BufferId> buffers;     ///< likewise; -1: not there yet
+    std::vector<std::int32_t> works;   ///< their numbers in the result
+    std::vector<BufferId> buffers;     ///< their numbers in the result; -1: not there yet
     std::int32_t first_unit = 0;
     std::size_t next = 0;  ///< turn
   };

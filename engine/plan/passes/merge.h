@@ -46,7 +46,7 @@ std::vector<RankGroup> groups_of(std::span<const ModelProgram> models);
 /// programs are among them.
 Program merge(std::span<const ModelProgram> models, std::span<const std::int32_t> order,
               std::vector<RankGroup> groups);
-/// Likewise, with the groups of these programs alone.
+/// Merges programs whose groups are all that there are.
 Program merge(std::span<const ModelProgram> models, std::span<const std::int32_t> order);
 
 /// Number `model`'s part of a merged program: its instructions with their places, the buffers that they touch

@@ -78,7 +78,7 @@ class Residency {
   /// What becomes of the plain program.
   struct Changes {
     std::vector<bool> dropped, runs_always;  ///< per instruction
-    std::vector<Serves> serves;              ///< likewise
+    std::vector<Serves> serves;              ///< per instruction
     std::vector<BufferId> merged;            ///< per buffer: the one that stands for it
   };
 

@@ -30,7 +30,7 @@ class Packer {
   /// Calls visit(period, is_whole) for those that make up the moments [first, last], and for all above these.
   template <typename Visit>
   void for_each_period(std::int32_t first, std::int32_t last, const Visit& visit);
-  /// Likewise for those of a lifetime.
+  /// Calls visit(period, is_whole) for the periods that make up a lifetime, and for all above these.
   template <typename Visit>
   void for_each_period(const Lifetime& live, const Visit& visit);
   Bytes lowest_free(const Lifetime& live, Bytes bytes, Bytes least);

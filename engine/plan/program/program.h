@@ -90,7 +90,7 @@ enum class Operation : std::uint8_t {
   unpack,             ///< what is kept, of all ranks → the parameters that passes read
   grad_norm,          ///< the global norm; if updates wait for it also their scalars
   adamw,              ///< an update of one unit's state
-  sgd,                ///< likewise
+  sgd,                ///< an update of one unit's state
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
@@ -132,7 +132,7 @@ enum class Serves : std::uint8_t {
 enum class Effect : std::uint8_t {
   none,
   decides,  ///< from here on the step is finished, whatever happens
-  reports   ///< likewise; and what the run tells of the step is complete
+  reports   ///< decides, and what the run tells of the step is complete
 };
 
 /// What a buffer is to an instruction.
@@ -303,7 +303,7 @@ struct Instruction {
 
   /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.
   BufferId find(Role role) const;
-  /// Likewise the operand, or null.
+  /// The operand in `role`, or null.
   const Operand* find_operand(Role role) const;
   /// Whether other ranks have a part in it, by a message or an exchange.
   bool meets_ranks() const { return is_message(operation) || exchange.sent > 0; }
@@ -364,7 +364,7 @@ double executed_flops(const Program& program);
 
 /// First and last instruction that touches a buffer; {0, -1}: never touched. A carried buffer is first
 /// touched by the step that makes it and last in the next round, before that: then `last` is less than
-/// `first`. Likewise a renewed one.
+/// `first`. The same holds for a renewed buffer.
 struct Lifetime {
   std::int32_t first = 0, last = -1;
 

@@ -52,7 +52,7 @@ struct Advice {
   std::optional<PlannedRun> run;  ///< nothing: the budgets are too small
   std::string refusal;            ///< then, the sentence that says so
   Prediction now;                 ///< the run as it is, if it fits
-  Certificate certificate = {};   ///< likewise: what no plan of it beats
+  Certificate certificate = {};   ///< if it fits: what no plan of it beats
   /// With memory enough on the device and the host; nothing if that does not make it fit.
   std::optional<Prediction> roomy;
   /// The best first. If the run fits, those that save most time per token, and none that saves less than

@@ -82,7 +82,7 @@ struct Choice {
   Way way = Way::stays;
   Phase phase = Phase::first;
   bool moves_kept = false;  ///< what it keeps for backward passes leaves the device and comes back
-  bool moves_sum = false;   ///< likewise the sum of its gradients, behind the first backward pass
+  bool moves_sum = false;   ///< the sum of its gradients leaves, too, behind the first backward pass
 
   /// Turns at which what a forward pass keeps is there, on average.
   double turns_kept() const { return phase == Phase::first_in_parts ? (length.low + 1) / 2 : length.low; }
@@ -136,10 +136,10 @@ class Builder {
   /// How long a step takes at least: what each unit's choice adds.
   struct TimeRow {
     double passes = 0;                       ///< times their seconds
-    double state = 0;                        ///< likewise of what the lane compute does besides
+    double state = 0;                        ///< times the seconds of what the lane compute does besides
     double cpu = 0;                          ///< and the lane cpu
     double h2d = 0, d2h = 0;                 ///< seconds per byte
-    double read = 0, write = 0;              ///< likewise
+    double read = 0, write = 0;              ///< seconds per byte
     double read_ahead = 0, write_ahead = 0;  ///< and between the norm and the first turn
     std::vector<Stretch> stretches = {};
     /// These count units with one crossing of all turns: how often the seconds of all microbatches' passes,

@@ -38,7 +38,8 @@ struct ChangeFacts {
   bool is_large = false;      ///< planning takes long, so fewer alternatives of a kind are tried
   bool memory_helps = false;  ///< a step would be shorter, or be at all, with memory enough
   Bytes enough_device = 0;    ///< with which nothing leaves the device for lack of room
-  Bytes enough_host = 0;      ///< likewise the host, with the device that the run has
+  Bytes enough_host =
+      0;  ///< host memory with which nothing leaves the host for lack of room, beside the run's device budget
 };
 
 /// All that may make steps of `configs`, the models of a run, shorter. Keys in which models differ are left

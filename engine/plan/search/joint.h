@@ -71,7 +71,7 @@ class JointPlanner {
   struct Candidate {
     std::int64_t share = 1;  ///< so much of the device each strategy was chosen for: one of so many parts
     std::vector<std::vector<Strategy>> strategies;  ///< by model and stage; none: it takes no part
-    std::vector<std::vector<Program>> plain;        ///< likewise
+    std::vector<std::vector<Program>> plain;        ///< by model and stage
     std::string order;
     std::vector<Program> merged;  ///< by role
     double seconds = 0;

@@ -145,7 +145,7 @@ class Joining {
   std::vector<std::vector<Turn>> turns_;              ///< by stage
   std::vector<std::vector<std::int32_t>> turn_of_;    ///< by stage and instruction
   std::vector<std::vector<std::vector<Place>>> met_;  ///< by stage and turn
-  std::vector<std::vector<std::int32_t>> joint_of_;   ///< likewise
+  std::vector<std::vector<std::int32_t>> joint_of_;   ///< by stage and turn
   std::vector<std::int32_t> next_;                    ///< turn of each stage
   std::vector<JointTurn> joint_;
 };

@@ -23,7 +23,7 @@ struct LayoutCost {
   double passes = 0;     ///< of computing, if nothing is made again
   double bubble = 0;     ///< that it waits at least for other stages
   double exchanges = 0;  ///< within passes, between ranks that share layers
-  double rings = 0;      ///< likewise, between ranks that share sequences
+  double rings = 0;      ///< within passes, between ranks that share sequences
   double state = 0;      ///< of sending gradients, and parameters once
   // Guesses by the memory that it needs.
   double gathers = 0;             ///< of sending parameters as often as they are gathered, in place of once

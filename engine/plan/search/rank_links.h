@@ -34,7 +34,7 @@ inline constexpr std::array<std::pair<const char*, double RankLinks::*>, 4> kRan
 /// rate each.
 double exchange_seconds(const RankLinks& links, const RankGroup& group, const Exchange& exchange);
 
-/// Bytes per second that each rank of the group sends in a collective. REQUIRES: likewise.
+/// Bytes per second that each rank of the group sends in a collective. REQUIRES: links with a rate each.
 double exchange_rate(const RankLinks& links, const RankGroup& group);
 
 /// What holds on both machines.

@@ -29,7 +29,8 @@ struct MachineRates {
   double share_of_cores(double copied_per_second) const;
   /// The part of the host's memory bandwidth that goes through it at so many bytes per second takes.
   double share_of_memory(double bytes_per_second) const;
-  /// Likewise a copy between host and device. If cores copy, the device's memory is the host's, too.
+  /// The part of the host's memory bandwidth that a copy between host and device takes. If cores copy, the
+  /// device's memory is the host's, too.
   double share_of_memory_by_copy(double copied_per_second) const {
     return share_of_memory((cores_copy ? 2 : 1) * copied_per_second);
   }

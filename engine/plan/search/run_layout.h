@@ -27,8 +27,8 @@ std::string describe(const RunLayout& layout);
 
 /// The run with that layout, in which nothing is left to search.
 RunConfig with_layout(RunConfig open, const RunLayout& layout);
-/// Likewise, from settings_of() a layout, and so remembered in the run's checkpoints. Throws ConfigError if
-/// the run file does not allow them.
+/// The run with the layout that settings_of() wrote into its checkpoints, in which nothing is left to search.
+/// Throws ConfigError if the run file does not allow these settings.
 RunConfig with_settings(const RunConfig& open, const std::vector<std::string>& settings);
 
 /// All layouts of so many ranks that a run file allows, of which nodes have `node_ranks` each (0: all): its

@@ -116,8 +116,8 @@ std::size_t choices_to_place(std::size_t instructions) {
   return std::clamp(kPlacedInstructions / instructions, kLeastPlaced, kMostPlaced);
 }
 
-/// Likewise, to see what else a placed choice could have near: none if the program is too long. Of several
-/// ranks many layouts are placed.
+/// How many neighbours of a placed choice are tried: none if the program is too long. Several ranks try
+/// fewer, since many layouts are placed for them.
 std::size_t tries_of(const Placement& placed) {
   const std::size_t instructions = placed.strategy.mesh.ranks() == 1 ? 40'000 : 10'000;
   constexpr std::size_t kMostTries = 10;

@@ -11,8 +11,8 @@
 namespace strata {
 namespace {
 
-// Per unit and microbatch, with the copies of all operands; likewise per step of a ring; per unit; and per
-// piece of state.
+// Instructions: per unit and microbatch, with the copies of all operands; per unit, microbatch and step of a
+// ring; per unit; and per piece of state.
 constexpr double kPerTrainingPass = 14, kPerValidationPass = 6, kPerTrainingRing = 7, kPerValidationRing = 2,
                  kPerUnit = 24, kPerPiece = 10;
 /// Kernel calls per chunk of rows, in the passes that a unit with chunks has.

@@ -65,7 +65,8 @@ std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, co
 /// Seconds from one step to the next once all lanes are busy, as simulate_round() has them. REQUIRES: the
 /// program is placed, and the dependencies are its own.
 double simulated_seconds(const Program& placed, const Dependencies& dependencies, const MachineRates& rates);
-/// Likewise of ranks that wait for one another. REQUIRES: they have dependencies, and meet.
+/// Seconds from one step to the next, of ranks that wait for one another. REQUIRES: the programs have
+/// dependencies, and their exchanges meet.
 double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates& rates);
 
 }  // namespace strata
