@@ -45,7 +45,7 @@ std::string owner_of(const FileDescriptor& lock) {
   throw FolderInUseError(folder.path(), own ? fmt::format("this very process ({})", owner) : owner, own);
 }
 
-/// Whoever follows a link, or writes into another name of a file elsewhere, destroys what is there.
+/// A write through a link, or into another name of a file elsewhere, would destroy that file.
 void check_is_ours_to_write(const FileDescriptor& lock, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(lock.get(), &status) != 0) throw_system_error("stat", path, errno);
@@ -79,8 +79,8 @@ FolderLock::~FolderLock() {
   }
 }
 
-/// Whoever gives up a lock removes its file: whoever opened that one meanwhile has to begin again. Each time
-/// somebody else has had the lock, so that many times in a row are no coincidence.
+/// A process that gives up a lock removes its file. A process that opened the file meanwhile has to begin
+/// again. Each time somebody else has had the lock, a hundred attempts in a row are no coincidence.
 FileDescriptor FolderLock::take() const {
   constexpr int kAttempts = 100;
   const std::filesystem::path path = folder_.path() / name_;

@@ -1,6 +1,6 @@
-// A lock on a folder: a file in it that is flock'ed for the life of an object and says whose it is, so that a
-// second run is refused with the name of the first one. The system gives the lock back however a process
-// ends. On a filesystem that several machines share, it is as good as that one's flock.
+// A lock on a folder: a file in it that is flock'ed for the life of an object. The file says whose it is, so
+// that a second run is refused with the name of the first one. The system gives the lock back however a
+// process ends. On a filesystem that several machines share, it is as good as that one's flock.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct FolderInUseError : ConfigError {
 
 class FolderLock {
  public:
-  /// Makes the file if it is missing, and locks it. Throws FolderInUseError if another has it, and
-  /// SystemError: with ENOENT if the folder itself was removed meanwhile, and if `name` is
-  /// not a file of its own (a link, a pipe, a folder, another name of a file that lies elsewhere).
+  /// Makes the file if it is missing, and locks it. Throws FolderInUseError if another process has
+  /// it. Throws SystemError with ENOENT if the folder itself was removed meanwhile. Throws SystemError, too,
+  /// if `name` is a link, a pipe, a folder, or another name of a file that lies elsewhere.
   FolderLock(Folder folder, std::string name);
   /// Removes the file, and gives up the lock.
   ~FolderLock();

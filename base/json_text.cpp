@@ -60,9 +60,9 @@ void check_budget(std::string_view text, const JsonPlace& where, const JsonBudge
   }
 }
 
-/// Takes from the parser's "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error
-/// while parsing value - invalid literal; last read: 'x'; expected '}'" what a reader needs: the place is
-/// said better, and what was read may be long.
+/// The part of the parser's message that a reader needs. The parser says "[json.exception.parse_error.101]
+/// parse error at line 1, column 2: syntax error while parsing value - invalid literal; last read: 'x';
+/// expected '}'". The caller names the place better, and "last read" may be long.
 std::string reason(const nlohmann::json::parse_error& error) {
   std::string text = error.what();
   const std::size_t dash = text.find(" - ");

@@ -7,9 +7,9 @@ namespace strata {
 /// to matrix products.
 int usable_cores();
 
-/// Keeps this process to its share of the machine's cores, and so to the memory next to them, if
-/// `processes` on it compute side by side: the `index`-th of them. Nothing if whoever started it keeps it
-/// to some already, or if the system does not let it. Before usable_cores().
+/// Binds this process, the `index`-th of `processes` on the machine, to its share of the cores, and so to the
+/// memory next to them. Does nothing if the launcher has bound the process already, or if the system refuses.
+/// REQUIRES: usable_cores() was not called yet.
 void bind_to_share(int index, int processes);
 
 }  // namespace strata

@@ -82,8 +82,7 @@ bool vector_target_is_capped() {
 }
 
 bool cap_highway() {
-  // Whoever asks for the target is told of a name that is none; no error may leave a program that is being
-  // loaded.
+  // vector_target() refuses a name that is none. Here the program is being loaded, and no error may leave it.
 #if HWY_ARCH_X86
   if (choice().is_capped) hwy::DisableTargets(kHighway[static_cast<std::size_t>(choice().target)] - 1);
 #endif

@@ -46,8 +46,8 @@ class WatchedWait {
   WatchedWait *previous_ = nullptr, *next_ = nullptr;
 };
 
-/// `passed_seconds` have passed for all waits of the process: a sentence on the newest of those that have not
-/// advanced for as long as the limit, which is not told of again before it is as old once more.
+/// Adds `passed_seconds` to the age of each wait of the process. Returns a sentence on the newest wait that
+/// has not advanced for `limit_seconds`. The same wait is told of again only after another `limit_seconds`.
 std::optional<std::string> find_hang(double passed_seconds, double limit_seconds);
 
 /// Time that the process did not run in, as when it was stopped by a signal, does not count. One at a time in

@@ -25,8 +25,9 @@ void on_every_rank(Communicator* ranks, const std::function<void()>& action);
 /// does.
 std::vector<std::string> texts_of_ranks(Communicator* ranks, const std::function<std::string()>& action);
 
-/// Every rank calls this before it throws an error that all have come to, as the functions above do: whoever
-/// is the first to end then ends no call by which another is just hearing of the error.
+/// Every rank calls this before it throws an error that all ranks have come to. The first rank to end then
+/// does not end the call by which another rank is just hearing of the error. The functions above call it
+/// themselves.
 void let_all_hear(Communicator& ranks);
 
 }  // namespace strata

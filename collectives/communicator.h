@@ -1,9 +1,9 @@
 // A group of ranks that exchange values. Three implementations: threads (ranks of one process, for tests and
-// for studying failures), mpi (processes, in host memory) and nccl (GPUs, ordered by a stream). Shaped like
-// NCCL: counts are std::size_t, every rank of the group makes the same calls in the same order (if one
-// does not, threads and mpi say so), an error on one rank ends the calls of all. One thread calls a
-// communicator at a time; different communicators, also of the same ranks, may be used from different threads
-// at once.
+// for studying failures), mpi (processes, in host memory) and nccl (GPUs, ordered by a stream). The interface
+// is shaped like NCCL's: counts are std::size_t, and every rank of the group makes the same calls in the same
+// order. If a rank does not, threads and mpi say so. An error on one rank ends the calls of all. One thread
+// calls a communicator at a time. Different communicators, also of the same ranks, may be used from different
+// threads at once.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ constexpr std::size_t size_of(Element element) {
 
 enum class ReduceOp : std::uint8_t { sum, min, max };
 
-/// Reductions in host memory fold the ranks in their order, 0, 1, …, size() - 1, each element by itself: the
-/// bits depend on nothing else, all ranks get the same, threads and mpi agree, and a NaN stays a NaN. nccl
-/// promises the same bits on all ranks and in every run of the same ranks, in an order of its own that may
+/// Reductions in host memory fold the ranks in their order, 0, 1, …, size() - 1, each element by itself. The
+/// bits depend on nothing else. All ranks get the same bits, threads and mpi agree, and a NaN stays a NaN.
+/// nccl promises the same bits on all ranks and in every run of the same ranks. Its order is its own and may
 /// round bf16 on the way.
 ///
 /// Calls on host memory return when they are done; those of nccl when they are issued to its stream. Each may

@@ -1,5 +1,5 @@
-// Ranks that are at work tell all others so, again and again, while these may be waiting for them: a rank
-// that computes for an hour is waited for, one that does not come and does nothing else is not.
+// A rank that is at work tells the others so, again and again, while they may be waiting for it. So ranks
+// wait for a rank that computes for an hour, and not for a rank that does nothing.
 #pragma once
 
 #include <mpi.h>

@@ -16,10 +16,10 @@ struct MpiOptions {
   bool reads_memory = true;
 };
 
-/// MPI ends when the world and its communicators are gone, which waits for the other processes, the
-/// watchdog's time at most; after a failure some seconds at most, and if they are not all there MPI is
-/// left as it is, whereupon the launcher ends them. So a process has one world in its life, unless MPI ran
-/// before: then it needs MPI_THREAD_MULTIPLE, and goes on.
+/// MPI ends when the world and its communicators are gone. The end waits for the other processes, at most for
+/// the watchdog's time, and after a failure for some seconds. If a process is missing then, MPI is left as it
+/// is, and the launcher ends the others. So a process has one world in its life. If MPI was initialized
+/// before the world, MPI must have MPI_THREAD_MULTIPLE, and it outlives the world.
 class MpiWorld {
  public:
   /// Starts MPI. Throws CommError if that fails.

@@ -1,6 +1,6 @@
-// What a rank sends to the others in each call, before the call is made: plans count it in advance, and
-// communicators share out the work of a sum by the same rule, so that all ranks of a group send equally much.
-// What really leaves is known to Communicator::sent_bytes(). Plans count in signed numbers, communicators in
+// The bytes that a rank sends to the others in each call, known before the call. Plans count them in advance,
+// and communicators share out the work of a sum by the same rule. So all ranks of a group send equally much.
+// Communicator::sent_bytes() has the bytes that really left. Plans count in signed numbers, communicators in
 // unsigned ones.
 #pragma once
 

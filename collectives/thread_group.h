@@ -1,6 +1,6 @@
 // Where the ranks of a threads communicator meet: what each offers to the others in a call, and the messages
-// between them. A call of the whole group has two meetings: nobody touches the others' memory before all have
-// come, and nobody leaves before all have done their part, so that a rank that gives up never takes away
+// between them. A call of the whole group has two meetings. No rank touches the others' memory before all
+// have come, and no rank leaves before all have done their part. So a rank that gives up never takes away
 // memory that another reads.
 #pragma once
 
@@ -33,7 +33,7 @@ class ThreadWorld {
 
   /// Keeps the first reason, and wakes all that wait.
   void fail(const std::string& reason);
-  /// Until `ready`, of which `changed` tells, or a failure; false: neither came in `seconds`.
+  /// Waits until `ready`, or a failure. `changed` tells of both. Returns false if neither came in `seconds`.
   bool wait(Lock& lock, std::condition_variable& changed, double seconds, const std::function<bool()>& ready);
 
   const ThreadCommunicatorOptions options;
@@ -51,7 +51,7 @@ struct Offer {
   void* receive = nullptr;
   int color = 0, key = 0;
   std::atomic<std::size_t>* sent_bytes =
-      nullptr;  ///< of this rank, to be added to by whoever reads its memory
+      nullptr;  ///< of this rank; the rank that reads its memory adds to it
 };
 
 /// One end of a message.
@@ -90,8 +90,8 @@ class ThreadGroup {
  private:
   using Lock = ThreadWorld::Lock;
 
-  /// Returns once `ready`, of which `changed` tells; throws if the world fails before, or the watchdog's time
-  /// is over, naming `peers()`.
+  /// Returns once `ready`; `changed` tells when to look. Throws if the world fails before, or if the
+  /// watchdog's time is over; the error names `peers()`.
   void await(Lock& lock, std::condition_variable& changed, int rank, const Call& call,
              const std::function<bool()>& ready, const std::function<std::string()>& peers);
   [[noreturn]] void give_up(const std::string& reason);

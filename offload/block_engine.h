@@ -26,7 +26,7 @@ struct BlockResult {
   std::int64_t result;  ///< bytes, or a negated errno
 };
 
-/// Used by one thread: that which made it. REQUIRES: nothing in flight when it goes.
+/// Used by the thread that made it alone. REQUIRES: nothing in flight when it goes.
 class BlockEngine {
  public:
   virtual ~BlockEngine() = default;

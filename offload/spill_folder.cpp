@@ -71,8 +71,8 @@ Folder open_named(const std::string& folder) {
   }
 }
 
-/// A run that ends removes its lock and its folder. Whoever has opened that folder meanwhile has to begin
-/// again; kAttempts times in a row are no coincidence.
+/// A run that ends removes its lock and its folder. A process that opened the folder meanwhile has to begin
+/// again. kAttempts times in a row are no coincidence.
 std::unique_ptr<FolderLock> lock_folder(const Folder& parent, const std::string& name) {
   constexpr int kAttempts = 100;
   for (int attempt = 1;; ++attempt) {

@@ -52,7 +52,7 @@ struct StoreCount {
 };
 
 /// One lane's way to the store. Used by one thread at a time. A transfer waits for its drive without limit,
-/// and so does whoever lets go of the queue: the drive owns the memory meanwhile. A Watchdog
+/// and so does the queue's destructor: the drive owns the memory meanwhile. A Watchdog
 /// (base/watchdog.h) tells of one that does not advance.
 class StoreQueue {
  public:

@@ -1,5 +1,5 @@
 // The exact global gradient norm: partial sums of squares over fixed blocks, added in a fixed order in double
-// precision, so that the norm has the same bits for any number of threads and any placement.
+// precision. The norm has the same bits for any number of threads and any placement.
 #pragma once
 
 #include <cstdint>

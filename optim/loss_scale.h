@@ -1,5 +1,5 @@
-// Dynamic loss scaling (Micikevicius et al. 2018), by the rule of torch.amp.GradScaler: fp16 gradients below
-// 2^-24 are lost, so the loss is multiplied by a scale that is as large as gradients allow, and the optimizer
+// Dynamic loss scaling (Micikevicius et al. 2018), by the rule of torch.amp.GradScaler. fp16 gradients below
+// 2^-24 are lost. So the loss is multiplied by a scale that is as large as gradients allow, and the optimizer
 // divides by it again.
 #pragma once
 

@@ -1,7 +1,7 @@
-// An fp32 master in two halves: the bf16 parameter that the model computes with is its high half, rounded
-// half up in its bits and so away from zero, and an int16 remainder is the rest. Both together are the
-// master's exact bits, NaNs included, in 4 bytes instead of 6. The parameter differs from the master rounded
-// to nearest even only in ties, and for NaNs of the highest payloads, which only the master then shows.
+// An fp32 master in two halves. The high half is the bf16 parameter that the model computes with, rounded
+// half up in its bits and so away from zero. The rest is an int16 remainder. Both together are the master's
+// exact bits, NaNs included, in 4 bytes instead of 6. The parameter differs from the master rounded to
+// nearest even only in ties, and for NaNs of the highest payloads, which only the master then shows.
 // Constexpr, so that CUDA code may use it.
 #pragma once
 

@@ -27,7 +27,7 @@ struct SgdCoefficients {
   std::uint32_t rounding;
 };
 
-/// Those of the rule of whoever uses them.
+/// The coefficients of one update rule; its user knows which.
 union UpdateCoefficients {
   AdamWCoefficients adamw;
   SgdCoefficients sgd;
@@ -42,8 +42,8 @@ union UpdateCoefficients {
   }
 };
 
-/// Where that lies which the gradient's norm decides for updates, the global one for all, or a unit's own for
-/// its own: in a host's or a device's memory, `skip` and behind it the coefficients of each policy.
+/// What the gradient's norm decides for updates, in a host's or a device's memory: `skip`, and behind it the
+/// coefficients of each policy. The global norm decides for all units, or a unit's own norm for that unit.
 class StepScalars {
  public:
   static constexpr std::size_t bytes(std::size_t policies) {

@@ -1,7 +1,7 @@
-// Rounding to bf16 up or down at random, in proportion to what is nearer, so that sums of many small changes
-// keep their mean when rounding to nearest would lose each of them (Gupta et al. 2015). The random bits are
-// a hash of counters: they depend only on the run's seed, the count of updates, the unit and the element's
-// index in it, and so not on placement, threads, vectors or device. Constexpr, so that CUDA code may use it.
+// Rounding to bf16 up or down at random: the nearer a neighbour is, the likelier it is taken. So sums of many
+// small changes keep their mean where rounding to nearest would lose each of them (Gupta et al. 2015). The
+// random bits are a hash of the run's seed, the count of updates, the unit and the element's index in it.
+// They do not depend on placement, threads, vectors or device. Constexpr, so that CUDA code may use it.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// A bijection of which each input bit changes each output bit with a probability of very nearly 1/2:
+/// A bijection. Each input bit changes each output bit with a probability of very nearly 1/2:
 /// Ettinger's "lowbias32" with the constants of the hash prospector's issue 19.
 constexpr std::uint32_t mix_bits(std::uint32_t x) {
   x = (x ^ (x >> 16)) * 0x21f0aaadU;

@@ -1,7 +1,7 @@
-// Compiled once per instruction set by foreach_target. Only additions, multiplications, divisions and square
-// roots that IEEE 754 rounds correctly, never a fused multiply-add (see CMakeLists.txt), so all targets agree
-// to the bit; stretches shorter than a vector go through the same vector code in a buffer, so an element's
-// place does not matter either.
+// Compiled once per instruction set by foreach_target. It uses only additions, multiplications, divisions and
+// square roots, which IEEE 754 rounds correctly, and never a fused multiply-add (see CMakeLists.txt). So all
+// targets agree to the bit. Stretches shorter than a vector go through the same vector code in a buffer, so
+// the bits do not depend on an element's place either.
 #include "optim/update_kernel.h"
 
 #include <algorithm>
@@ -195,9 +195,9 @@ HWY_INLINE void store_moments(const Two<UpdatedOf<At>>& values, const At& at) {
   }
 }
 
-/// Only a parameter that is a rounded copy is worth a streamed store: it is written without being read, while
-/// a streamed store to the state, whose lines were just loaded, evicts them first and costs a third of the
-/// rate on Intel. REQUIRES for streamed stores: `parameter` is aligned to its vector; for `numbers_only`:
+/// Only a parameter that is a rounded copy is worth a streamed store, since it is written without being read.
+/// The lines of the state were just loaded: a streamed store evicts them first and costs a third of the rate
+/// on Intel. REQUIRES for streamed stores: `parameter` is aligned to its vector; for `numbers_only`:
 /// are_numbers().
 template <Stores parameter_stores, bool numbers_only, class At>
 HWY_INLINE void store(const Two<UpdatedOf<At>>& values, const At& at) {

@@ -1,6 +1,6 @@
-// The rules by which parameters are updated, and what each keeps of earlier gradients: its moments. Whoever
-// sizes, places, saves or moves state walks a rule's moments and asks for nothing else of it. Constexpr, so
-// that CUDA code may use it.
+// The rules by which parameters are updated, and what each keeps of earlier gradients: its moments. Code that
+// sizes, places, saves or moves state walks a rule's moments and needs nothing else of the rule. Constexpr,
+// so that CUDA code may use it.
 #pragma once
 
 #include <array>

@@ -35,9 +35,9 @@ struct RenderOptions {
 
 class ChatTemplate {
  public:
-  /// From a model's folder: chat_template.jinja and the templates in additional_chat_templates, or else what
-  /// tokenizer_config.json has; the special tokens are that file's. Throws ConfigError that names the file
-  /// and the line for what is damaged or not supported, IoError if a file cannot be read.
+  /// Reads a model's folder: chat_template.jinja and the templates in additional_chat_templates, or else
+  /// those of tokenizer_config.json. The special tokens are from tokenizer_config.json. Throws ConfigError
+  /// that names the file and the line for what is damaged or not supported, IoError if a file cannot be read.
   static ChatTemplate read(const std::filesystem::path& folder);
   /// The template that read() gives, or nothing if the folder has none. Throws as read() does.
   static std::optional<ChatTemplate> find(const std::filesystem::path& folder);

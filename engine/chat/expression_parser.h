@@ -21,7 +21,8 @@ class ExpressionParser {
   Target target(bool may_be_namespace);
   /// `| name(arguments)`, any number of times; the first without its `|` if `begins_inline`.
   std::vector<Application> filters(bool begins_inline);
-  /// The names that a template has read so far, with repetitions: whoever compares sees what a part reads.
+  /// The names that a template has read so far, with repetitions. Two calls, compared, show what a part
+  /// reads.
   const std::vector<std::string>& names_read() const { return names_read_; }
 
   /// How many filters and tests have come that are not supported. Jinja refuses them when it reads a

@@ -34,7 +34,7 @@ class GrowingText {
   std::string text_;
 };
 
-/// Parts of a text, each of which may become a value.
+/// Parts of a text. Each part may become a value.
 class GrowingParts {
  public:
   explicit GrowingParts(const Meter& meter) : meter_(meter) {}

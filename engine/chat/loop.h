@@ -30,7 +30,7 @@ class Loop : public Object {
   bool is_callable() const override { return true; }
 
  private:
-  /// Whether there are so many items behind this one; looks at them.
+  /// Whether `count` items follow this one. Reads them ahead.
   bool has_ahead(std::size_t count);
   std::int64_t length();
   Value cycled(const Arguments& arguments) const;

@@ -1,5 +1,5 @@
-// Why a template cannot be read or rendered. Whoever knows the template's name makes a ConfigError of it, so
-// that only ConfigErrors leave this library.
+// Why a template cannot be read or rendered. The caller that knows the template's name makes a ConfigError of
+// it, so that only ConfigErrors leave this library.
 #pragma once
 
 #include <stdexcept>

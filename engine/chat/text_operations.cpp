@@ -9,7 +9,7 @@
 namespace strata::chat {
 namespace {
 
-/// The byte `at` moved by so many characters, forward or back.
+/// The byte `at`, moved by `characters`, forward or back.
 std::size_t moved(std::string_view text, std::size_t at, std::int64_t characters) {
   for (; characters > 0; --characters) at += text::character_bytes(text[at]);
   for (; characters < 0; ++characters) at = text::character_before(text, at);

@@ -85,9 +85,9 @@ class PassesOfMessages {
   }
 
  private:
-  /// What a template writes behind a message that ends the conversation, so that it is the message's: more
-  /// than its pass if the next message's pass begins with that, or less if passes end with spaces before the
-  /// next.
+  /// What a template writes behind the conversation's last message, and what belongs to that message. It is
+  /// more than the message's pass if the next message's pass would begin with it. It is less if passes end
+  /// with spaces before the next message.
   struct Tail {
     std::string more, spaces;
   };

@@ -7,13 +7,14 @@
 
 namespace strata::chat {
 
-/// A conversation's text, with the spans that the assistant has written as `generated`: those of the
-/// template's `generation` tags, if it has some. Else, for each message of the role "assistant", what the
-/// template writes for the message behind the prompt to generate; the last message's goes to the text's end.
-/// That is found by the passes of the template's loops over the messages, in time linear in their number;
-/// where these do not tell it, by rendering the messages to each of the assistant's with it and without.
-/// `options` must not ask for a prompt. Throws ConfigError as ChatTemplate::render() does, and with the
-/// message's number where neither way tells what is the message's.
+/// A conversation's text, with the spans that the assistant has written as `generated`. If the template has
+/// `generation` tags, these are the spans. Else a span is what the template writes for a message of the role
+/// "assistant" behind the prompt to generate; the last message's span goes to the text's end.
+///
+/// Spans are found by the passes of the template's loops over the messages, in time linear in their number.
+/// If the passes do not tell a span, the messages are rendered up to that message, with the message and
+/// without. REQUIRES: `options` do not ask for a prompt. Throws ConfigError as ChatTemplate::render() does,
+/// and with the message's number if neither way tells its span.
 Rendering render_for_training(const ChatTemplate& chat_template, const nlohmann::ordered_json& messages,
                               const RenderOptions& options = {});
 

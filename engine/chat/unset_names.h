@@ -1,6 +1,7 @@
 // Which names of a template are undefined until it sets them. Jinja decides that when it compiles a template,
-// for each scope as a whole: a name that a scope sets before it reads it is the scope's own from its begin,
-// and so it is for macros and loops within that stand before. A plain function.
+// for each scope as a whole. A name that a scope sets before it reads it is the scope's own from the
+// beginning. This holds also for macros and loops of the scope that stand before the setting. A plain
+// function.
 #pragma once
 
 #include "engine/chat/syntax.h"

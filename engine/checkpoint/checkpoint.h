@@ -47,7 +47,7 @@ struct LoadedCheckpoint {
   std::vector<std::string> warnings;  ///< newer checkpoints that are damaged, a sentence each
 };
 
-/// A checkpoint that is whole, and its state, of which nothing was read yet.
+/// A checkpoint that is whole, and its state. Nothing of the state was read yet.
 struct OpenCheckpoint : LoadedCheckpoint {
   StoredState state;
   Manifest manifest;
@@ -88,10 +88,10 @@ class CheckpointStore {
   /// Whether there is room for another one, as far as rank 0, which asks, can tell after space_needed().
   bool has_space() const;
 
-  /// Begins the checkpoint after `step` steps, to which `units` will be added in this order. Throws IoError
-  /// if the disk is full or fails, here or when it is finished; the new checkpoint is gone with its
-  /// writer (or, if a rank gives up in the middle, at the latest with remove_leftovers()), and those
-  /// before it are untouched.
+  /// Begins the checkpoint after `step` steps. `units` will be added to it in this order. Throws IoError if
+  /// the disk is full or fails, here or when the checkpoint is finished. A failed checkpoint is removed with
+  /// its writer. If a rank gives up in the middle, remove_leftovers() removes it. Older checkpoints are
+  /// untouched.
   std::unique_ptr<CheckpointWriter> begin(const Model& model, std::int64_t step,
                                           std::vector<SavedUnit> units);
   /// Finishes it, then removes checkpoints beyond `keep`. All ranks have saved when it returns.
@@ -105,7 +105,7 @@ class CheckpointStore {
   /// ConfigError if that checkpoint holds another model, or if there are checkpoints and all are
   /// damaged. The state is written to only after everything was checked.
   std::optional<LoadedCheckpoint> load_newest(const Model& model, const StateAccess& state);
-  /// As load_newest(), for whoever reads the state a piece at a time. `model` must outlive the result.
+  /// As load_newest(), for a caller that reads the state a piece at a time. `model` must outlive the result.
   std::optional<OpenCheckpoint> open_newest(const Model& model);
   /// Renames the checkpoints that load_newest() has skipped, so that they are out of the way and kept.
   void set_aside_damaged();

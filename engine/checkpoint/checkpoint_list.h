@@ -1,7 +1,9 @@
-// The checkpoints in a folder, and the names that tell them from whatever else a user keeps there:
-// step-00000100, or step-00000100-2 if that was taken; step-00000100.tmp while it is written, or once it
-// is being removed; step-00000100.damaged if it is damaged and was renamed; set-aside, which keeps what
-// --fresh found. Used by one thread.
+// The checkpoints in a folder, and the names that tell them from other files that a user keeps there:
+// - step-00000100, or step-00000100-2 if that name was taken;
+// - step-00000100.tmp while a checkpoint is written, or once it is being removed;
+// - step-00000100.damaged if a checkpoint is damaged and was renamed;
+// - set-aside, which keeps what --fresh found.
+// Used by one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The bytes that checkpoints take on a disk: of one that is still to be written, and of all that a run will
-// keep at once; and whether those of all models that save there fit.
+// The bytes that checkpoints take on a disk: one that is still to be written, and all that a run will keep at
+// once. Also whether the checkpoints of all models that save there fit.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// One checkpoint while it is written: a unit at a time, as a training step or a synchronous save hands them
-// over, into a folder with a temporary name that gets its own once everything in it is on the disk. Whatever
-// fails before that, nothing of it stays. Of several ranks each writes files of its own into the same folder,
-// and rank 0 all the rest. One thread at a time.
+// One checkpoint while it is written. A training step or a synchronous save hands over a unit at a time. The
+// folder has a temporary name, and gets its own once everything in it is on the disk. If anything fails
+// before, nothing of the checkpoint stays. Each rank writes files of its own into the same folder, and rank 0
+// writes the rest. One thread at a time.
 #pragma once
 
 #include <array>
@@ -39,10 +39,9 @@ class CheckpointWriter {
     std::shared_ptr<const Companions> companions = {};  ///< of rank 0; null: none
   };
 
-  /// `units` is the order in which add() gets them, whole or in pieces, and in which their tensors stand in
-  /// the files of the kinds of their shape: any, so that whoever updates units in another order need not wait
-  /// to save them. `model` and `ranks` must outlive the writer. All ranks construct one together. Throws
-  /// IoError.
+  /// `units` is the order in which add() gets them, whole or in pieces. Their tensors stand in this order in
+  /// the files. Any order will do, so that a step may save units in the order in which it updates them.
+  /// `model` and `ranks` must outlive the writer. All ranks construct one together. Throws IoError.
   CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units, Target target,
                    Communicator* ranks = nullptr);
   /// If finish() was not called, other ranks are told, as they would wait for this one.

@@ -26,7 +26,7 @@ void for_pieces(std::span<float> values, const Body& body) {
   });
 }
 
-/// Some of so many weights, from the first on and in the middle.
+/// Hashes a sample of `weights`: some from the first on, and some in the middle.
 template <typename Read>
 void add_samples(std::int64_t weights, StreamingHash& hash, const Read& read) {
   constexpr std::int64_t kSamples = 256;

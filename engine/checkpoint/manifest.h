@@ -1,5 +1,5 @@
-// The manifest of a checkpoint: what it holds, of which model, and the checksum of every file, its own
-// included. It is written last, so a folder with a manifest that checks out was written to its end.
+// The manifest of a checkpoint: what it holds, the model, and the checksum of every file, its own included.
+// It is written last, so a folder with a manifest that checks out was written to its end.
 #pragma once
 
 #include <cstdint>

@@ -38,9 +38,9 @@ void save_peft_folder(const std::filesystem::path& folder, const Model& model, c
                       const std::string& base, const HfExport& options,
                       FileSystem& file_system = FileSystem::real());
 
-/// What reads the model's own tensors with what its adapters add to them: W + scale · B · A, added up in
-/// fp32, of which magnitudes then make rows as long as they say. Holds the adapters of one tensor at a time,
-/// and with magnitudes reads that tensor once more; one thread. `model` must outlive it.
+/// Reads the model's own tensors with their adapters merged: W + scale · B · A, added up in fp32. DoRA's
+/// magnitudes then scale each row to the length that they say. Holds the adapters of one tensor at a time,
+/// and with magnitudes reads that tensor once more. One thread. `model` must outlive it.
 ReadParameters merge_adapters(const Model& model, ReadParameters read);
 
 }  // namespace strata

@@ -1,5 +1,5 @@
-// How a checkpoint reaches a run's training state wherever it lives: a unit at a time, so that a tier that
-// cannot show all of it at once (a file on NVMe) serves too, and a range of it if ranks share the state.
+// How a checkpoint reaches a run's training state, on whatever tier it is. It reaches a unit at a time, since
+// a file on NVMe cannot show all units at once. If ranks share the state it reaches a range of each unit.
 #pragma once
 
 #include <array>
@@ -55,8 +55,8 @@ constexpr std::string_view name_of(StateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// One rank's way to its state. Units by their index in Model::units; nobody asks for a kind of which a unit
-/// has no elements.
+/// One rank's way to its state. Units are named by their index in Model::units. REQUIRES: the unit has
+/// elements of the kind that is asked for.
 struct StateAccess {
   /// What this rank gives to checkpoints and hashes, of every kind of this shape. The ranges of all ranks
   /// together cover each unit once, so of ranks that hold the same all but one give less, or nothing.
@@ -66,9 +66,9 @@ struct StateAccess {
   /// What this rank wants from a checkpoint: at least what it holds, and all of the masters if it keeps a
   /// parameter whole.
   std::function<FlatRange(std::size_t unit, StateKind kind)> loaded;
-  /// `fill` gets the buffer of loaded(unit, kind) to write all of; it is not called if that is empty.
-  /// `read_tensor` reads what `fill` writes where a rank needs more of a tensor than it holds: packed blocks
-  /// of which it has a part have the scale of all.
+  /// `fill` gets the buffer of loaded(unit, kind) and writes all of it. `fill` is not called if the buffer is
+  /// empty. `read_tensor` reads the same values, also beyond the rank's own part of a tensor: a packed block
+  /// that ranks share has one scale for all of them.
   std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
                      const ReadTensor& read_tensor)>
       write;
@@ -83,10 +83,10 @@ inline constexpr std::int64_t kLargestRead = 256 * 1024;
 /// be empty.
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);
 
-/// XXH3 of master, moments and what is frozen of every unit in order, tensors only (padding
-/// depends on the layout), as hex: of the state of all `ranks` together, whatever part each holds, and the
-/// same on each. Rank 0 has one range of another rank in memory at a time; if ranks have
-/// stretches of tensors, a unit's.
+/// XXH3, as hex, of every unit's master, moments and frozen parameters, in order. Only tensors count, since
+/// padding depends on the layout. The hash is of the state of all `ranks` together, however they share it,
+/// and all ranks get it. Rank 0 has one range of another rank in memory at a time. If ranks have stretches of
+/// tensors, it has a whole unit.
 std::string state_hash(const Model& model, const StateAccess& state, Communicator* ranks = nullptr);
 
 }  // namespace strata

@@ -1,6 +1,5 @@
-// The state in a checkpoint's files, which one rank wrote or many, each its own part: what they are called,
-// which elements of which tensor lie where, and any range of it for whoever wants to read it. One thread at a
-// time.
+// The state in a checkpoint's files. One rank wrote them, or many ranks each wrote their part. This knows the
+// files' names and where each tensor's elements lie, and reads any range of the state. One thread at a time.
 #pragma once
 
 #include <array>
@@ -24,10 +23,11 @@ namespace strata {
 /// "master-00002-of-00004.safetensors" of rank 1 of 4.
 std::string file_name(StateKind kind, int rank, int ranks);
 
-/// How a file names and shapes what it has of a unit's tensors, in the order of their elements: a whole one
-/// by its HF name and shape; a part as "NAME[first:last]", those elements in one dimension; parts of equal
-/// length that follow one another at one distance as "NAME[first:last+distance*count]", one a row. What
-/// another rank saves is left out.
+/// How a file names and shapes its part of a unit's tensors, in the order of their elements:
+/// - a whole tensor by its HF name and shape;
+/// - a part as "NAME[first:last]", with these elements in one dimension;
+/// - parts of equal length at one distance as "NAME[first:last+distance*count]", with a row for each part.
+/// The parts that other ranks save are left out.
 std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range);
 
 /// The weights that adapters stand beside, for checkpoints that only name them.

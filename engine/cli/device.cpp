@@ -22,10 +22,10 @@ namespace strata {
 namespace {
 
 #ifdef STRATA_CUDA
-/// What NCCL allocates on each GPU: for each of at most 32 channels and two neighbours the buffers of its
-/// three protocols (NCCL_BUFFSIZE: 4 MiB; LL128 as much and a quarter; LL half a MiB: NCCL's environment
-/// variables and its source, src/include/device.h), for all ranks and for each group of some of them.
-/// Assumed, not measured on GPUs.
+/// What NCCL allocates on each GPU, for all ranks and for each group of some of them. Each of at most 32
+/// channels has for two neighbours the buffers of three protocols: NCCL_BUFFSIZE of 4 MiB, LL128 of 5 MiB,
+/// and LL of half a MiB. Sources: NCCL's environment variables, and src/include/device.h. Assumed, not
+/// measured on GPUs.
 Bytes nccl_bytes(const RunConfig::ParallelSection& parallel, std::int64_t ranks) {
   constexpr Bytes kOfGroup = Bytes{32} * 2 * (4 * MiB + 5 * MiB + MiB / 2);
   Bytes bytes = kOfGroup;

@@ -138,7 +138,7 @@ Finding find_memory(const MachineRates& rates, int threads) {
                       format_bytes(free_memory()), rates.memory_bytes_per_second / 1e9, threads)};
 }
 
-/// In both precisions, so that whoever chooses one sees what it costs.
+/// In both precisions, so that a user who chooses one sees its cost.
 Finding find_compute(Device& device, const MachineRates& rates, const Precision& measured) {
   const auto tflops = [&](DType dtype) {
     return (dtype == measured ? rates.flops_per_second : product_rate(device, dtype)) / 1e12;

@@ -1,7 +1,7 @@
-// The processes of a command: one, or the ranks that mpirun or srun started together. What goes wrong on one
-// of them ends all, and reaches the user once. While a job lives, a watchdog looks at what its process waits
-// for: if a drive or a file server does not answer, the process says so and leaves at once, for nothing
-// can be unwound whose memory the drive may still write.
+// The processes of a command: one, or the ranks that mpirun or srun started together. An error on one rank
+// ends all, and reaches the user once. While a job lives, a watchdog looks at what its process waits for. If
+// a drive or a file server does not answer, the process says so and leaves at once. It unwinds nothing, since
+// the drive may still write to its memory.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,8 @@ class Job {
   /// Performs `work` on every rank and returns its status. If it throws on one, all end, and the user is
   /// told why, once if the first rank hears of it. Status 2 for a ConfigError, 1 for all else.
   int run(const std::function<int()>& work);
-  /// Tells the user and the other ranks of `error`, if nothing was told before. Whoever fails and may not
-  /// come to throw it, since it waits for others, calls this. Any thread may call.
+  /// Tells the user and the other ranks of `error`, if nothing was told before. For a thread that fails and
+  /// may not come to throw the error, since it waits for others. Any thread may call.
   void tell(const std::exception& error);
 
  private:

@@ -1,6 +1,6 @@
-// The strata program: reads the command line, runs one command, and turns what it throws into a sentence and
-// an exit status: 0 done, 1 the run failed or was stopped, 2 the run file, the command line or a file they
-// name is wrong.
+// The strata program. It reads the command line, runs one command, and turns an exception into a sentence and
+// an exit status. 0: done. 1: the run failed or was stopped. 2: the run file, the command line, or a file
+// that these name is wrong.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>

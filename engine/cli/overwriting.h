@@ -1,5 +1,5 @@
-// What a command writes must be none of what it reads, nothing that a run has for itself, and one file only
-// once: a report in place of the data or of a checkpoint would be its end. Plain functions.
+// Refuses outputs of a command that would replace its inputs, a run's own files, or another output. A report
+// in place of the data or of a checkpoint would destroy them. Plain functions.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,7 @@ struct CommandOutput {
   bool is_replaced = false;  ///< by a new file
 };
 
-/// What a command reads: a file, or a folder, of which all files but logs (.jsonl) are meant. Nothing need be
-/// there.
+/// What a command reads: a file, or all files of a folder but logs (.jsonl). Nothing need be there.
 struct CommandInput {
   std::string option;
   std::filesystem::path path;
@@ -41,9 +40,12 @@ struct CommandFiles {
   std::function<CommandInputs()> find_inputs = {};  ///< asked only if an output is there; empty: no inputs
 };
 
-/// Throws ConfigError if an output is an input that is there, by whatever name; if it is another output; if
-/// it lies in a checkpoint or among what a folder owns; and if it would replace what is no file, such as
-/// /dev/null. Call it before an output is opened.
+/// Throws ConfigError if an output
+/// - is an input that is there, by whatever name;
+/// - is another output;
+/// - lies in a checkpoint, or among the files that a folder owns;
+/// - would replace something that is no file, such as /dev/null.
+/// Call it before an output is opened.
 void refuse_overwriting(const CommandFiles& files);
 
 /// What the run of a run file reads, writes and owns. REQUIRES: both outlive the result.

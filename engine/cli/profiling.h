@@ -32,8 +32,8 @@ StepTimes simulated_times(const std::vector<Plan>& plans, const MachineRates& ra
 StepProfile measured_beside(const StepProfile& planned, const PlannedProgram& program,
                             const RecordedStep& recorded);
 
-/// Makes a run one of so many steps that leaves nothing behind: no checkpoint, no metrics, no validation, and
-/// no model that ends before the others.
+/// Shortens a run to `steps` steps. The run then leaves nothing behind: no checkpoint, no metrics, no
+/// validation. No model ends before the others.
 void shorten(RunModels& run, std::int64_t steps);
 
 /// Writes a trace of planned profiles to this file. Throws IoError.

@@ -1,5 +1,5 @@
-// Standard output of the program, which may be a file on a full disk: whoever writes to std::cout need not
-// look, and the command's end tells why something was lost. One thread at a time.
+// Standard output of the program, which may be a file on a full disk. Code that writes to std::cout need not
+// check for errors: the command's end tells why something was lost. One thread at a time.
 #pragma once
 
 #include <streambuf>

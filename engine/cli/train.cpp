@@ -226,7 +226,7 @@ int train(const TrainCommand& command, Job& job) {
 }  // namespace
 
 int run_train(const TrainCommand& command) {
-  std::signal(SIGPIPE, SIG_IGN);  // whoever reads the log may end before the run
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of the log may end before the run
   refuse_small_machine();
   Job job;
   return job.run([&] { return train(command, job); });

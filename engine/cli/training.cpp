@@ -124,7 +124,7 @@ void open_data(PreparedModel& prepared, std::int64_t vocabulary, Job& job) {
                           static_cast<double>(prepared.facts.sequences_per_epoch);
 }
 
-/// What counts every token alike does not go with data of which some tokens are not trained on.
+/// Terms that count every token alike are refused if the data have tokens that are not trained on.
 void require_means_over_targets(const RunConfig& config, const Architecture& architecture) {
   const char* const what =
       config.is_within_documents()

@@ -13,7 +13,7 @@ namespace strata {
 /// the speed of its drives. Of a path, which hosts may name differently, whether one is given.
 std::vector<std::pair<std::string, std::string>> common_values(const RunConfig& config);
 
-/// The keys that ranks may have different values of; and those of which they must have one, or all none.
+/// The keys whose values may differ between ranks, and the keys that all ranks must set, or none.
 const std::vector<std::string>& keys_of_one_host();
 const std::vector<std::string>& paths_on_one_host();
 

@@ -93,7 +93,7 @@ struct StepSpan {
   friend bool operator==(const StepSpan&, const StepSpan&) = default;
 };
 
-/// Ranks along an axis of the mesh other than data: at most so many.
+/// The most ranks along an axis of the mesh other than data.
 constexpr std::int64_t kMostOfAxis = 4096;
 
 struct RunConfig {

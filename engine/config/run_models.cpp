@@ -17,7 +17,7 @@ namespace {
 
 using ReadRunFile = std::function<std::string(const std::string&)>;
 
-/// An entry of `models`, of which a sweep makes several.
+/// An entry of `models`. A sweep makes several models of one entry.
 struct Entry {
   std::string name;  ///< empty: the only one, of a sweep
   Loader loader;

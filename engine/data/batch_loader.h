@@ -51,20 +51,22 @@ struct SourceState {
 class BatchLoader {
  public:
   /// Opens the sources and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError as
-  /// find_data_files() does, and if a file is not what it should be, an id is not in the vocabulary, or there
-  /// are too few tokens.
+  /// find_data_files() does. Throws ConfigError, too, if a file is not what it should be, if an id is not in
+  /// the vocabulary, or if there are too few tokens.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary);
   /// Loads these files, which hold token ids if data.tokenizer auto made ids of their texts. Throws as above.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files);
 
   /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size
-  /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are
-  /// [size, sequence_length], row-major, or what a rank has of each sequence, like `places`; any of them may
-  /// be empty. A target is the token behind, whoever has that, or kUntrained: with data.packing also where
-  /// that begins a document. A place is that in the document, or in what a sequence's beginning leaves of it.
-  /// A length, of `lengths` like `places`, is how many tokens of the token's document its sequence has.
-  /// Allocates nothing. REQUIRES: places and lengths are asked for with data.packing only. Throws ConfigError
-  /// for an id beyond the vocabulary.
+  /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size.
+  ///
+  /// `tokens`, `targets`, `places` and `lengths` are [size, sequence_length], row-major, or the rank's part
+  /// of each sequence. Any of them may be empty. A target is the next token of the sequence, also if another
+  /// rank has it, or kUntrained. With data.packing it is kUntrained if the next token begins a document. A
+  /// place counts tokens from the document's beginning, or from the sequence's if that cuts the document. A
+  /// length is the number of tokens that the sequence has of the token's document. Allocates nothing.
+  /// REQUIRES: places and lengths are asked for with data.packing only. Throws ConfigError for an id beyond
+  /// the vocabulary.
   void fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets, const ContextPart& part = {},
             std::span<std::int32_t> places = {}, std::span<std::int32_t> lengths = {}) const;
@@ -85,8 +87,8 @@ class BatchLoader {
   DataPacking packing() const { return packing_; }
   /// Whether every target is trained on.
   bool are_all_trained() const;
-  /// How many targets of all microbatches of a step are trained on, and of all held-out microbatches, of
-  /// which the last may begin anew.
+  /// The numbers of targets that a step's microbatches train on, and that the held-out microbatches have. The
+  /// last held-out microbatch may begin anew.
   std::int64_t trained_targets(std::int64_t step) const;
   std::int64_t trained_validation_targets(HeldOutOnce once) const;
   /// How many sequences a held-out microbatch has before it begins anew: fewer than others at most in the

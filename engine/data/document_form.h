@@ -25,7 +25,7 @@ struct DocumentLayout {
   DocumentForm form = DocumentForm::text;
   std::size_t begin = 0;             ///< bytes in front of the text, or of the first record
   bool has_byte_order_mark = false;  ///< it is among these bytes
-  bool is_under_key = false;         ///< the array is an object's, of which more may stand behind it
+  bool is_under_key = false;         ///< the array is an object's, and more of the object may follow it
 };
 
 /// By format automatic a file has records if its name ends with .jsonl, .ndjson or .jsonlines, or if it

@@ -23,8 +23,8 @@ std::string reason() {
   return std::generic_category().message(errno);
 }
 
-/// Files that are mapped, for whoever reads behind the end of one. The thread that does reads a file's bytes
-/// and nothing else, so that its signal handler may lock and allocate as any code.
+/// All mapped files. A thread that reads behind the end of one looks here for the file's name. That thread
+/// reads a file's bytes and nothing else, so its signal handler may lock and allocate as any code.
 class MappedFiles {
  public:
   void add(const MappedFile& file) {

@@ -1,7 +1,8 @@
-// The layout of Megatron's .idx (core/datasets/indexed_dataset.py): the magic, then version (8 bytes), type
-// code (1), sequence count (8), document count (8), which is one more than there are documents; then per
-// sequence a length (int32), per sequence a byte offset (int64), and per document the number of its first
-// sequence (int64), behind all the number of sequences.
+// The layout of Megatron's .idx (core/datasets/indexed_dataset.py):
+// - the magic, version (8 bytes), type code (1), sequence count (8), document count plus one (8);
+// - per sequence a length (int32);
+// - per sequence a byte offset (int64);
+// - per document the number of its first sequence (int64), and at last the number of sequences.
 #pragma once
 
 #include <cstdint>

@@ -13,10 +13,11 @@ namespace strata {
 /// is less than a millionth of the sum. REQUIRES: at least one weight, all finite and greater than 0.
 std::vector<std::int64_t> shares_of(std::span<const double> weights);
 
-/// After any number of samples n, the samples of each source differ from n · share / cycle by less than one:
-/// sample j of a source (from 0) may stand at floor(j · cycle / share) at the earliest, and before
-/// ceil((j + 1) · cycle / share), and of what may stand at a place the one with the earliest end does. That
-/// meets all ends (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica 15, 1996).
+/// After any number of samples n, the samples of each source differ from n · share / cycle by less than one.
+/// Sample j of a source (from 0) may stand at floor(j · cycle / share) at the earliest, and must stand before
+/// ceil((j + 1) · cycle / share). If several samples may stand at a place, the one with the earliest end
+/// does. This rule meets all ends (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica
+/// 15, 1996).
 class Mixture {
  public:
   /// REQUIRES: shares are greater than 0, and their sum is at most kLongestCycle.

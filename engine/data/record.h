@@ -22,17 +22,17 @@ struct Record {
   std::vector<bool> are_learned = {};  ///< of each message of the assistant's, whether it is trained on
 };
 
-/// Reads
+/// Reads one of these forms:
 /// - "text";
-/// - "prompt" and "completion": two texts, or two lists of messages, as TRL has them, of which the
-/// completion's
-///   are trained on;
-/// - "messages", or ShareGPT's "conversations" ("from" and "value"), perhaps with "system", "tools" (a list,
-/// or its
-///   JSON text) and "chat_template_kwargs"; a message may say with "weight", "train", "training" or "loss"
-///   whether it is trained on;
+/// - "prompt" and "completion": two texts, or TRL's two lists of messages; only the completion is trained on;
+/// - "messages", or ShareGPT's "conversations" with "from" and "value". "system", "tools" (a list, or its
+/// JSON
+///   text) and "chat_template_kwargs" may stand beside them. A message may say with "weight", "train",
+///   "training" or "loss" whether it is trained on;
 /// - Alpaca's "instruction", "input" and "output": a conversation with `has_template`, else Stanford's
-/// prompt. A conversation's contents are texts, or lists of parts of text. Throws ConfigError for any other
+/// prompt.
+///
+/// A conversation's contents are texts, or lists of parts of text. Throws ConfigError for any other
 /// record, and for what a conversation says that is not followed, such as images.
 Record read_record(nlohmann::ordered_json object, const RecordFields& fields, bool has_template);
 

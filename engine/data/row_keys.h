@@ -1,6 +1,6 @@
-// What stands for a token of a run where elements are dropped (base/dropout.h): a number that follows from
-// the seed and from which of the run's tokens it is, so every layout of ranks and every resumed run has the
-// same. Immutable; any thread.
+// The key of a token, by which dropout chooses the elements that it drops (base/dropout.h). It is a number
+// that follows from the seed and from the token's position in the run. So every layout of ranks and every
+// resumed run has the same keys. Immutable; any thread.
 #pragma once
 
 #include <cstdint>

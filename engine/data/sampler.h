@@ -10,9 +10,9 @@
 
 namespace strata {
 
-/// A random bijection of [0, size), computed and not stored: a Feistel network on the smallest power of two
-/// that holds `size`, walked along its cycle until the value is inside (Black and Rogaway, "Ciphers with
-/// arbitrary finite domains", CT-RSA 2002). Fewer than two evaluations on average.
+/// A random bijection of [0, size), computed and not stored. It is a Feistel network on the smallest power of
+/// two that holds `size`. The network's cycle is walked until the value is inside (Black and Rogaway,
+/// "Ciphers with arbitrary finite domains", CT-RSA 2002). Fewer than two evaluations on average.
 class Permutation {
  public:
   /// REQUIRES: 0 < size <= 2^62.

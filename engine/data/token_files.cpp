@@ -166,9 +166,9 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data,
   return segment;
 }
 
-/// The width of ids that a file has by its first ones, if it is more than `Word`'s: then what is above an
-/// id's low word is 0 in all of them, or a small number where ids go beyond 65535, and ids that matter are
-/// not all 0. Else the width of `Word`.
+/// The width in bytes that a file's first ids seem to have, at least that of `Word`. Ids are wider if the
+/// words above their low words are all 0, or small numbers if ids exceed 65535, while the low words are not
+/// all 0.
 template <typename Word>
 std::int64_t likely_width(const MappedFile& file) {
   constexpr std::int64_t kLooked = 4096, kFewest = 64, kOwn = sizeof(Word), kWidest = 8;

@@ -23,15 +23,13 @@ std::vector<std::string> find_token_files(const std::vector<std::string>& patter
 /// model sees where a text ends. Throws ConfigError as require_text() does (document_form.h).
 TokenSegment open_text(const std::string& path, DataFormat format = DataFormat::automatic);
 
-/// The token ids of a .bin file. Its kind is found by itself:
-/// - Megatron, if an .idx lies beside it (core/datasets/indexed_dataset.py: magic "MMIDIDX\0\0", version
-/// 1, type code,
-///   counts, lengths, byte offsets): uint8, uint16, int32 or int64 by its type code; a .trained beside it has
-///   a byte for each id, which is 0 if that is not trained on;
-/// - llm.c, by the magic number in its 256-word header (dev/data/data_common.py): 20240520 version 1 is
-/// uint16, 20240801
-///   version 7 is uint32;
-/// - otherwise no header, as nanoGPT writes them: ids of `token_bytes`, 2, 4 or 8.
+/// The token ids of a .bin file, which has one of three forms:
+/// - Megatron's, if an .idx lies beside it (megatron_index.h). The .idx says whether ids are uint8, uint16,
+/// int32
+///   or int64. A .trained beside it has a byte for each id: 0 if the id is not trained on;
+/// - llm.c's, by the magic number in its 256-word header (dev/data/data_common.py). 20240520 version 1 has
+///   uint16, 20240801 version 7 has uint32;
+/// - else nanoGPT's, without a header: ids of `token_bytes`, 2, 4 or 8.
 /// Throws ConfigError if the file's size contradicts its header or the type of ids.
 TokenSegment open_token_file(const std::string& path, std::int64_t token_bytes);
 

@@ -241,7 +241,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
   return is_performed;
 }
 
-/// What is sent waits before it leaves, so that whoever receives it waits, too.
+/// A throttled send waits before it leaves, so that its receiver waits, too.
 void Executor::perform(std::int32_t index, std::int64_t round) {
   using Seconds = PacingClock::Seconds;
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
@@ -401,8 +401,8 @@ bool Executor::has_its_turn(std::int32_t index, std::int64_t round) const {
   return !turn || turns_taken_ == round * turns_per_round_ + *turn;
 }
 
-/// Lanes may be a round ahead of the lane cpu, on which a stop is agreed upon, and no more: what ranks would
-/// exchange in a step that a stop ends must be begun on none of them.
+/// Lanes may be a round ahead of the lane cpu, on which a stop is agreed upon, and no more. If a stop ends a
+/// step, no rank may have begun an exchange of that step.
 bool Executor::ready(std::int32_t index, std::int64_t round) const {
   if (!has_its_turn(index, round)) return false;
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];

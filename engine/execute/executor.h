@@ -1,13 +1,17 @@
 // The executor runs a program on its lanes, one thread each, for as many steps of each of its models as
-// asked. It never allocates and never decides: an instruction starts when its lane is free and the bytes it
-// touches are; steps overlap as far as that allows, but no lane is more than a round ahead of the cpu lane.
-// The threads of device lanes only issue: what they issue waits on the device for other lanes' events, so
-// they run ahead of it by up to a step; a host lane's thread waits for the events itself, and device lanes
-// wait for host lanes before issuing. What the device exchanges with other ranks is issued in the program's
-// order, whatever its lane, so all ranks issue it in one order. A failing instruction stops all lanes and
-// surfaces as one error. Lanes wait for one another without a limit, since however long an instruction takes,
-// it may be at work; what an instruction itself waits for is watched where it waits: drives and files by the
-// Watchdog (base/watchdog.h), other ranks by their communicator, the device here.
+// asked. It never allocates and never decides.
+//
+// An instruction starts when its lane and the bytes that it touches are free. Steps overlap as far as that
+// allows, but no lane is more than a round ahead of the cpu lane. The threads of device lanes only issue.
+// Their instructions wait on the device for other lanes' events, so these threads run ahead of the device by
+// up to a step. A host lane's thread waits for the events itself, and device lanes wait for host lanes before
+// issuing. Exchanges of the device with other ranks are issued in the program's order, whatever their lane,
+// so all ranks issue them in one order.
+//
+// A failing instruction stops all lanes and surfaces as one error. Lanes wait for one another without a
+// limit, since an instruction may be at work for long. An instruction's own waits are watched where they
+// happen: drives and files by the Watchdog (base/watchdog.h), other ranks by their communicator, the device
+// here.
 #pragma once
 
 #include <array>
@@ -78,14 +82,15 @@ class Executor {
   using OnStep = std::function<void(std::size_t model, const StepReport&)>;
 
   /// Runs these steps of each model and returns when all lanes are idle. `on_step` is called on the cpu lane
-  /// once a step's loss and norm are known. When `stop` becomes true, steps of which nothing is decided are
-  /// abandoned after the instruction in flight and the others are finished, in the round behind their own,
-  /// too, so each model's state is that of a whole number of steps.
+  /// once a step's loss and norm are known. When `stop` becomes true, steps that are not decided are
+  /// abandoned after the instruction in flight. The other steps are finished, also those parts that belong to
+  /// the next round. So each model's state is that of a whole number of steps.
   RunResult run(const std::vector<StepRange>& steps, const std::atomic<bool>& stop, const OnStep& on_step);
 
-  /// A model's steps after `step`, or after the earliest that was given, are abandoned, on whatever lane. To
-  /// be called by an instruction of the cpu lane of that model; if several ranks agree upon it, in `step - 1`
-  /// or before, since no lane begins a round before the cpu lane is through with the round two before it.
+  /// Abandons a model's steps after `step`, or after the earliest step that was given, on all lanes.
+  /// REQUIRES: an instruction of that model's cpu lane calls it. If several ranks agree upon it, it is called
+  /// in `step - 1` or before, since no lane begins a round before the cpu lane is through with the round two
+  /// before it.
   void end_after(std::size_t model, std::int64_t step);
   /// All models' steps are abandoned that belong to rounds later than the one after the round of a model's
   /// step. To be called as end_after() is.

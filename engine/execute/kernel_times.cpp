@@ -17,8 +17,9 @@
 namespace strata {
 namespace {
 
-/// Calls of a pass are measured this often in a row at most, behind one that warms up; and all passes again
-/// and again, since a machine's speed varies from second to second, until calls have taken so long.
+/// The most calls of a pass in a row that are measured, after one that warms up. All passes are measured
+/// again and again until calls have taken kEnoughSeconds, since a machine's speed varies from second to
+/// second.
 constexpr int kRounds = 5;
 constexpr double kEnoughSeconds = 5;
 constexpr int kMostSweeps = 50;

@@ -7,10 +7,9 @@
 
 namespace strata {
 
-/// Runs each pass of each kind of unit, whatever it saves, a few times on numbers that mean nothing, and
-/// takes for each call of a kernel the median: what is in caches is what the calls before have left there.
-/// Adds to `times`; passes all of whose calls it has are left out. Throws DeviceError if one needs more
-/// memory than `room`.
+/// Runs each pass of each kind of unit a few times on meaningless numbers, and takes the median for each call
+/// of a kernel. Caches hold what the calls before have left there, as in a run. Adds to `times`, and leaves
+/// out the passes whose calls `times` has all. Throws DeviceError if one needs more memory than `room`.
 void measure_kernels(Device& device, const Model& model, DType precision, const MicrobatchShape& shape,
                      Bytes room, KernelTimes& times);
 

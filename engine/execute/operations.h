@@ -1,6 +1,6 @@
-// What each operation of a program does, given where the buffers are: lanes of the device issue to their
-// streams, the host's lanes do the work. An instruction says how many elements of which type it works on;
-// what differs between ranks is in UnitShare. One Operations serves one program; each lane calls it from its
+// What each operation of a program does, given where the buffers are. Lanes of the device issue to their
+// streams, and the host's lanes do the work. An instruction has the number and the type of its elements.
+// UnitShare has what differs between ranks. One Operations serves one program; each lane calls it from its
 // own thread for its own instructions.
 #pragma once
 

@@ -36,7 +36,7 @@ class Ranks {
   /// Where an instruction exchanges values. Of a message, its two ranks: the one that
   /// sends is rank 0.
   Communicator& group_of(const Instruction& instruction);
-  /// All ranks, for whoever is not a lane, and for the lane that saves.
+  /// All ranks: outside() for threads that are no lane, saving() for the lane that saves.
   Communicator& outside() { return *outside_; }
   Communicator& saving() { return *saving_; }
 

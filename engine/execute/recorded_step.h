@@ -1,5 +1,5 @@
-// When the instructions of one round of a run really ran. Plain values: each lane writes those of its own
-// instructions while the round runs, and whoever reads them does so when all lanes are through with it.
+// When the instructions of one round of a run really ran. Plain values. While the round runs, each lane
+// writes those of its own instructions. They may be read when all lanes are through with the round.
 #pragma once
 
 #include <cstdint>

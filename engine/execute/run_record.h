@@ -1,6 +1,6 @@
-// What a run of several models has decided and reached, in a file of its folder: models that have ended need
-// not be trained, or even be read, again, and a decision of a rung is on the disk before it acts. Plain
-// values; one thread at a time.
+// What a run of several models has decided and reached, in a file of its folder. So models that have ended
+// are not trained again, nor even read. A rung's decision is on the disk before it acts. Plain values; one
+// thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -53,8 +53,9 @@ class EarlyStep : public RoundListener {
   RecordedStep step_;
 };
 
-/// What instructions take in the rounds of the first program that runs in which lanes are busy: from the
-/// third to the last but one of each of its runs, as far as the twelfth, or what there is of shorter ones.
+/// The times of instructions in rounds in which lanes are busy, of the first program that runs. Those are the
+/// third to the last but one of each run of the program, and none after the twelfth. A shorter run gives what
+/// it has.
 class BusyRounds : public RoundListener {
  public:
   bool wants(const RoundOfRun& round) const override;

@@ -219,7 +219,7 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
     save_what_is_due();
     run_steps();
   }
-  // Also those of which none was trained, if a stop came before the first step.
+  // Also models without a trained step, if a stop came before the first one.
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (is_under_way(m)) try_to_end(m, false);
   }

@@ -35,8 +35,8 @@ RunPrograms programs_of(const JointPlan& plan);
 struct SeveralModels {
   /// By model.
   using Steps = std::vector<std::int64_t>;
-  /// Programs for the models of which so many steps remain, that leave their state where it is; nothing to go
-  /// on with those that there are. What it returns lives until the call behind the next.
+  /// Programs for the models that have `remaining` steps, which leave their state where it is. Nothing: the
+  /// run keeps its programs. The result must live until the call after the next.
   std::function<std::optional<RunPrograms>(const Steps& remaining)> replan = {};
   /// Called when all models have their state, and their folders are locked.
   std::function<void()> on_begin = {};

@@ -13,7 +13,7 @@
 
 namespace strata {
 
-/// What so many tokens, lengths or losses take.
+/// The memory of `count` tokens, lengths or losses.
 inline Bytes number_bytes(std::int64_t count) {
   return align_up(count * static_cast<Bytes>(sizeof(std::int32_t)));
 }

@@ -32,9 +32,9 @@ Model build_forward_model(Architecture architecture, const std::vector<std::stri
                           DeviceKind device = DeviceKind::cpu, Rounding rounding = Rounding::none,
                           const RunConfig::AdapterSection& adapter = {});
 
-/// `path` is a folder of Hugging Face, a checkpoint (step-00000100), or a folder of checkpoints, of which the
-/// newest that is whole is taken. Throws ConfigError for what is none of these, damaged or of an unknown
-/// kind, IoError if a file cannot be read.
+/// `path` is a folder of Hugging Face, a checkpoint (step-00000100), or a folder of checkpoints, whose newest
+/// whole one is taken. Throws ConfigError if the folder is none of these, or is damaged or of an unknown
+/// kind. Throws IoError if a file cannot be read.
 ModelSource open_model(const std::filesystem::path& path, DeviceKind device, Rounding rounding);
 
 }  // namespace strata

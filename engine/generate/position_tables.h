@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// The tables of all rotations, one after another, of so many rows each.
+/// The tables of all rotations, one after another, of `rows` rows each.
 struct RotaryLayout {
   std::int64_t rows = 0;
   std::vector<Bytes> offsets = {};  ///< of each table: GraphShape::constants

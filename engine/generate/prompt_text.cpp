@@ -14,7 +14,7 @@
 namespace strata {
 namespace {
 
-/// What a character is shown as of which not all bytes are there.
+/// Stands for a character whose bytes are not all there yet.
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 constexpr std::int32_t kByteEnd = 0;  ///< stands behind a text of bytes

@@ -9,7 +9,7 @@ namespace strata {
 struct SamplingOptions {
   double temperature = 0;  ///< logits are divided by it; 0: the likeliest token
   double top_p = 1;        ///< of the likeliest tokens the fewest whose probabilities reach it; 1: all
-  std::int64_t top_k = 0;  ///< at most so many of the likeliest tokens; 0: all
+  std::int64_t top_k = 0;  ///< the number of likeliest tokens to draw from; 0: all
   std::uint64_t seed = 0;
 };
 

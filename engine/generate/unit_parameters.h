@@ -1,6 +1,6 @@
-// The parameters of a model's units for passes forward. Units stay on the device as far as its budget goes;
-// the rest are streamed through two places of the device, one being fetched while the other is computed
-// with: from host memory if that has room for them, else from the model's files in every sweep.
+// The parameters of a model's units for passes forward. Units stay on the device as far as its budget goes.
+// The rest are streamed through two buffers of the device: one is filled while the other is computed with.
+// They come from host memory if it has room for them, else from the model's files in every sweep.
 #pragma once
 
 #include <condition_variable>

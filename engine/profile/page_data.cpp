@@ -47,8 +47,8 @@ std::pair<std::string, std::int32_t> split_microbatch(const std::string& name) {
   return {name.substr(0, opening), microbatch};
 }
 
-/// A power of ten, of which a step is at most 10^14: so short that what is made and what is freed just then
-/// keep their order, and no peak is lost.
+/// A power of ten. A step has at most 10^14 ticks. A tick is so short that an allocation and a release keep
+/// their order, and no peak is lost.
 double tick_of(double seconds) {
   double tick = 1e-12;
   while (seconds / tick > 1e14) tick *= 10;

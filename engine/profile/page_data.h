@@ -1,5 +1,5 @@
-// What the page of a profile draws, as JSON that stays small for a step of 100,000 instructions: a column for
-// each field, names and sizes by their number in tables, times as differences of whole ticks.
+// What the page of a profile draws, as JSON that stays small for a step of 100,000 instructions. Each field
+// is a column. Names and sizes are numbers in tables, and times are differences of whole ticks.
 #pragma once
 
 #include <nlohmann/json.hpp>

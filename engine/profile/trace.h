@@ -15,9 +15,9 @@ struct TraceGroup {
   std::span<const StepProfile> profiles;
 };
 
-/// The bytes of a trace file. Each profile is a process, with a thread for each lane whose slices are its
-/// instructions, flows from what an instruction waited for, and counters of each tier's memory: all of it,
-/// and of each kind.
+/// The bytes of a trace file. Each profile is a process, with a thread for each lane. A lane's slices are its
+/// instructions. Flows lead from what an instruction waited for. Counters show each tier's memory, in all and
+/// of each kind.
 std::string make_trace(std::span<const TraceGroup> groups);
 
 /// What a slice says of an instruction, whenever it runs: its title, FLOPs, bytes.

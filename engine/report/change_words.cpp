@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-/// The change as whoever takes it writes it.
+/// The change as a user writes it into the run file.
 std::string line_of(const Change& change) {
   const auto faster = [](std::string_view what, std::string_view key, double factor) {
     return fmt::format("a machine whose {} is {:.2g} times as fast (in the profile of plan.machine: {})",

@@ -16,7 +16,7 @@
 namespace strata {
 namespace {
 
-/// A step that takes no more than so many times what a resource needs is at its bound.
+/// A step is at its bound if it takes at most this many times what a resource needs.
 constexpr double kAtBound = 1.05;
 
 std::string_view words_for(BoundArgument argument) {

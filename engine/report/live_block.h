@@ -1,6 +1,6 @@
-// Lines on a terminal that are redrawn in place, on standard error. The cursor rests behind the last of them,
-// so whoever must print at once, as a failing command does, overwrites that line alone. One caller at a time
-// of each block; a process draws one.
+// Lines on a terminal that are redrawn in place, on standard error. The cursor rests behind the last line. So
+// a failing command, which prints at once, overwrites that line alone. One caller at a time of each block. A
+// process draws one.
 #pragma once
 
 #include <cstddef>

@@ -25,14 +25,14 @@ struct PanelPlan {
   };
   std::vector<OfTier> tiers;
   std::vector<Lane> lanes;  ///< that have instructions
-  /// What the run has come to; called by whoever asks for a sample.
+  /// The run's figures so far. The thread that asks for a sample calls it.
   std::function<LiveFigures()> live;
   bool is_utf8 = false;  ///< the terminal shows blocks; else ASCII
 };
 
 class LivePanel {
  public:
-  /// Lanes' use is that of so many seconds.
+  /// Lanes' use is shown as their mean over this time.
   static constexpr double kUseSeconds = 5;
 
   explicit LivePanel(PanelPlan plan) : plan_(std::move(plan)) {}

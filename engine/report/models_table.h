@@ -19,10 +19,10 @@
 
 namespace strata {
 
-/// Writes to standard error. On a terminal it has a line for each model, or if they are many for those under
-/// way that changed last, and one for the run. Otherwise a line on the run follows its first step, its last
-/// one, and others so that no 30 seconds pass without one, unless a single step takes longer; and a line
-/// follows the last step of each model. What is said of one model begins with its name.
+/// Writes to standard error. On a terminal it has a line for each model and a line for the run. If models are
+/// many it has lines for those under way that changed last. Otherwise a line on the run follows its first
+/// step and its last one, and no 30 seconds pass without a line, unless a single step takes longer. A line
+/// follows each model's last step. A line on one model begins with its name.
 ///
 /// Any thread may call.
 class ModelsTable {

@@ -10,8 +10,8 @@ class ProductRate {
   /// In FLOP/s.
   explicit ProductRate(double measured) : measured_(measured), now_(measured) {}
 
-  /// The share of the machine's products that so many FLOPs in so many seconds are: from 0 to 1. A rate that
-  /// they beat rises to theirs. 0 if `seconds` or the rate is 0.
+  /// The share of the machine's rate of products that `flops` in `seconds` are, from 0 to 1. If they beat the
+  /// rate, it rises to theirs. 0 if `seconds` or the rate is 0.
   double share(double flops, double seconds);
 
   double measured() const { return measured_; }

@@ -21,8 +21,8 @@
 namespace strata {
 
 /// Writes to standard error. On a terminal one line is rewritten after every step, and a key adds a panel
-/// above it; otherwise a line follows the first step, the last one, and others so that no 30 seconds of steps
-/// pass without one, unless a single step takes longer.
+/// above it. Otherwise a line follows the first step and the last one, and no 30 seconds of steps pass
+/// without a line, unless a single step takes longer.
 class ProgressLine : public TrainListener {
  public:
   static constexpr double kSecondsPerLine = 30;

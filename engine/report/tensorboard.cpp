@@ -116,7 +116,8 @@ void TensorBoardLog::on_step(const StepReport& report) {
   });
 }
 
-/// A process that goes on validates and takes samples first, at a step of which the one before may have told.
+/// A process that resumes validates and takes samples first, at a step that the process before may have told
+/// of.
 template <typename Value>
 void TensorBoardLog::add_once(std::int64_t step, const std::vector<Value>& values) {
   try_to([&] {

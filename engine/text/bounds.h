@@ -6,7 +6,7 @@
 
 namespace strata::text {
 
-/// Bytes that normalizers and pre-tokenizers may make of a text of so many bytes.
+/// The most bytes that normalizers and pre-tokenizers may make of a text of `bytes`.
 std::size_t most_bytes_from(std::size_t bytes);
 
 /// Throws ConfigError if `made` bytes are more than `most`, which are what most_bytes_from() gives.

@@ -1,4 +1,4 @@
-// A value of a tokenizer's file together with its place, so that whoever reads it refuses it in one sentence:
+// A value of a tokenizer's file together with its place, so that its reader can refuse it in one sentence:
 // "tokenizer.json: pre_tokenizer.pretokenizers[1].behavior: ...". A field refers to the JSON that it was made
 // from, which must outlive it.
 #pragma once

@@ -19,7 +19,7 @@ std::string utf8(const icu::UnicodeString& text) {
   return bytes;
 }
 
-/// The letters from `first` on, of which there are 26, in the other case.
+/// The text with its letters from `first` on, an alphabet of 26, in the other case.
 std::string with_other_case(std::string_view ascii, char first) {
   std::string changed(ascii);
   for (char& c : changed)

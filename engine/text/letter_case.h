@@ -24,7 +24,7 @@ bool is_digit(char32_t c);
 bool has_number(char32_t c);
 bool is_lower_case(char32_t c);
 bool is_upper_case(char32_t c);
-/// As ǅ is, a letter of two of which the first is large.
+/// Whether it is one letter that looks like two and has only the first of them in upper case, such as ǅ.
 bool is_title_case(char32_t c);
 
 }  // namespace strata::text

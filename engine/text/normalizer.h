@@ -12,7 +12,7 @@ namespace strata::text {
 
 struct NormalizedText {
   std::string text;
-  /// Whether it begins with the first character of the text that is encoded. Not so if that was removed.
+  /// Whether it begins with the first character of the text that is encoded. False if that was removed.
   bool is_first = false;
   /// Normalizers throw ConfigError rather than make it larger.
   std::size_t most_bytes = SIZE_MAX;

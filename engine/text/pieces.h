@@ -1,5 +1,5 @@
-// A text on its way from normalization to the model: cut into pieces, each of which is a range of one buffer,
-// and those that are added tokens already have their id. Steps cut pieces, or write their characters anew.
+// A text on its way from normalization to the model, cut into pieces. Each piece is a range of one buffer.
+// Pieces that are added tokens already have their id. Steps cut pieces, or write their characters anew.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Piece {
 
 class Pieces {
  public:
-  /// Begins anew with a text of which rewrite() may make so many bytes.
+  /// Begins anew with an empty text. rewrite() may make at most `most_bytes` of it.
   void clear(std::size_t most_bytes);
   const std::vector<Piece>& list() const { return pieces_; }
   std::string_view text(const Piece& piece) const {

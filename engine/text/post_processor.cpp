@@ -47,7 +47,7 @@ Template read_roberta_processor(const JsonField& field) {
       {false, {read_id_of_token(field.at("cls"))}}, {true, {}}, {false, {read_id_of_token(field.at("sep"))}}};
 }
 
-/// It moves offsets, of which there are none here.
+/// It moves offsets. There are none here.
 Template read_byte_level_processor(const JsonField& field) {
   field.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   return plain_template();

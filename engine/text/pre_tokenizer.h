@@ -14,8 +14,8 @@ using PreTokenize = std::function<void(Pieces&)>;
 
 struct PreTokenizer {
   std::vector<PreTokenize> steps;  ///< in order
-  /// Whether the model sees the words' bytes as characters (byte_characters.h). Writing them so is left to
-  /// whoever calls the model, who mostly knows a word's ids already.
+  /// Whether the model sees the words' bytes as characters (byte_characters.h). The caller of the
+  /// model writes them so, since it mostly knows a word's ids already.
   bool ends_in_byte_characters = false;
 };
 

@@ -23,7 +23,7 @@
 namespace strata::text {
 namespace {
 
-/// The largest files have vocabularies of 262,144 tokens and half a million merges, each of which is a list.
+/// The largest files have vocabularies of 262,144 tokens and half a million merges. Each merge is a list.
 constexpr JsonBudget kBudget{.bytes = 200'000'000, .values = 8'000'000};
 constexpr std::size_t kMostTextBytes = (std::size_t{1} << 31) - 1;  // ICU counts in 32 bits
 
@@ -110,7 +110,7 @@ bool Tokenizer::Encoder::append_known(std::string_view word, std::vector<std::in
   return !known.empty();
 }
 
-/// `key` is what the word is known by: the word, or the bytes of which it is the characters.
+/// `key` is what the word is known by: the word itself, or the bytes that its characters stand for.
 void Tokenizer::Encoder::append_unknown(const Model& model, std::string_view word, std::string_view key,
                                         std::vector<std::int32_t>& ids) {
   const std::size_t begin = ids.size();

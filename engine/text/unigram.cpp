@@ -19,9 +19,9 @@ namespace {
 /// unigram_model.cc, kUnkPenalty).
 constexpr double kUnknownPenalty = 10.0;
 
-/// The original's JSON reader divides the digits by a power of ten, which may miss the nearest number by a
-/// bit (serde_json without float_roundtrip), and of two ways to write a word that score alike up to such a
-/// bit it takes the better one. The shortest digits of a score are those that files have.
+/// The score as the original's JSON reader reads it. That reader (serde_json without float_roundtrip) divides
+/// the digits by a power of ten, and may miss the nearest number by a bit. Such a bit decides between two
+/// ways to write a word that score alike. Files have the shortest digits of a score.
 double as_the_original_reads(double score) {
   std::array<char, 32> text;
   const auto end =

@@ -28,9 +28,9 @@ std::size_t count_characters(std::string_view text);
 
 bool is_ascii(std::string_view text);
 
-/// `text` itself if it is valid UTF-8; else `buffer`, which then has it with U+FFFD for each longest
-/// beginning of a character that does not go on as one, which is what errors='replace' of Python and the
-/// Unicode standard (section 3.9) do.
+/// `text` itself if it is valid UTF-8. Else `buffer`, with the text in it, and U+FFFD in place of each
+/// longest beginning of a character that is not completed. Python's errors='replace' and the Unicode standard
+/// (section 3.9) do the same.
 std::string_view make_valid(std::string_view text, std::string& buffer);
 
 /// Calls `use(code_point, begin, end)` for each character. REQUIRES: valid UTF-8.
