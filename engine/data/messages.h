@@ -15,7 +15,7 @@ nlohmann::ordered_json read_messages(nlohmann::ordered_json list, const std::str
 bool is_of_assistant(const nlohmann::ordered_json& message);
 
 /// Whether a message is trained on. An assistant's message is, unless "weight", "train", "training" or "loss"
-/// says no. Throws ConfigError that names `place` if one of these keys says neither yes nor no. Throws it,
+/// forbids it. Throws ConfigError that names `place` if one of these keys says neither yes nor no. Throws it,
 /// too, if the key says yes and the message is not the assistant's.
 bool is_learned(const nlohmann::ordered_json& message, const std::string& place);
 

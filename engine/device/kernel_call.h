@@ -152,8 +152,8 @@ struct NormForward {
   Matrix out;                ///< [rows, columns]; may be `input` itself
   Matrix mean = {};          ///< fp32 [1, rows], written; layer_norm only
   Matrix reciprocal_deviation;   ///< fp32 [1, rows], written: 1 / sqrt(variance or mean square + epsilon)
-  bool given_deviation = false;  ///< it is read instead: that of rows of which `input` is some columns;
-                                 ///< rms_norm only
+  bool given_deviation = false;  ///< it is read instead, and is that of whole rows: `input` is some
+                                 ///< of their columns; rms_norm only
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -441,7 +441,7 @@ struct PartsGradient {
 /// Stands in a list of rows, behind all others, where there is none: no vocabulary is larger.
 constexpr std::int32_t kNoRow = 1 << 30;
 
-/// That a table is a stretch of rows, of which this is the first; without it, it has them all.
+/// The first row of a table that has a stretch of rows. Nothing: the table has all rows.
 using FirstRow = std::optional<std::int32_t>;
 
 /// out[i,:] = table[tokens[i],:] (+ positions[i mod sequence,:], or positions[places[i],:], if given).
@@ -505,7 +505,7 @@ struct Dropout {
   Matrix x;
   std::span<const std::int32_t> keys;  ///< [rows]; where it is kWithoutDropout, out = x
   std::uint32_t site = 0;              ///< which dropout of the model it is
-  std::int64_t first_column = 0;       ///< of the matrix of which x is some columns, x's first
+  std::int64_t first_column = 0;       ///< x's first column in the whole matrix, whose columns x shares out
   float probability = 0;               ///< of being dropped, in [0, 1)
   Matrix out;                          ///< like x; may be x
 
@@ -547,8 +547,8 @@ struct RowCopy {
   }
 };
 
-/// The sum of tables of which every rank has sent the rows that are not zero: with the bits of adding whole
-/// tables in the order of ranks, in fp32, rounded once.
+/// The sum of tables, from the rows that are not zero, which every rank has sent. It has the bits of adding
+/// whole tables in the order of ranks, in fp32, rounded once.
 struct RowSum {
   std::int64_t ranks = 1;
   std::span<const std::int32_t>
@@ -725,7 +725,7 @@ struct SumOfSquares {
   }
 };
 
-/// Devices write and read so many codes of FP8 at once: calls have a multiple of it.
+/// The codes of FP8 that devices write and read at once. Calls have a multiple of it.
 constexpr std::int64_t kCodesAtOnce = 16;
 
 /// codes = x in e4m3, by the scale of x's largest finite magnitude, which goes to `scale`.

@@ -1,5 +1,5 @@
-// What works on a device but more slowly than it could. Whoever meets it says so, once; a run warns of it and
-// its report lists it. Any thread may call.
+// Ways that work on a device but more slowly than they could. The code that takes one says so, once. A run
+// warns of it, and its report lists it. Any thread may call.
 #pragma once
 
 #include <algorithm>

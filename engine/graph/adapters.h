@@ -31,10 +31,10 @@ struct AdapterForm {
   bool has_magnitudes = false;
 };
 
-/// Those layers with `is_adapted` get the tensors LAYER.lora_A.weight [rank, inputs] and LAYER.lora_B.weight
-/// [outputs, rank] behind all others, and with magnitudes LAYER.lora_magnitude_vector [outputs]. A product
-/// for several projections of which some have magnitudes becomes several products. With dropout A reads x
-/// without what is dropped, in each layer something else. REQUIRES: find_linear_weights() has them.
+/// Layers with `is_adapted` get the tensors LAYER.lora_A.weight [rank, inputs] and LAYER.lora_B.weight
+/// [outputs, rank] behind all others, and with magnitudes LAYER.lora_magnitude_vector [outputs]. If only some
+/// projections of a product have magnitudes, the product becomes several products. With dropout, A reads x
+/// without the dropped elements, and each layer drops others. REQUIRES: find_linear_weights() has them.
 UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted,
                          const AdapterForm& form);
 

@@ -1,5 +1,5 @@
 // The data that a model reads and the losses that it gives, as its graphs declare them: tokens, or images and
-// their labels. Whoever plans or runs a model knows them by number, type and size only.
+// their labels. The planner and the executor know them by number, type and size only.
 #pragma once
 
 #include <span>

@@ -1,5 +1,4 @@
-// Freezing: tensors that are not trained move to a flat parameter of their own, of which there is no
-// gradient.
+// Freezing: tensors that are not trained move to a flat parameter of their own, which has no gradient.
 #pragma once
 
 #include <vector>
@@ -8,8 +7,8 @@
 
 namespace strata {
 
-/// `frozen` has one entry for each of the unit's tensors. A product for several projections of which only
-/// some are frozen becomes several products. Throws ConfigError that names two tensors which cannot be apart:
+/// `frozen` has one entry for each of the unit's tensors. If only some projections of a product are frozen,
+/// the product becomes several products. Throws ConfigError that names two tensors which cannot be apart:
 /// experts of one layer.
 UnitBuilder::Built freeze(UnitBuilder::Built built, const std::vector<bool>& frozen);
 

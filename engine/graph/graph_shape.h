@@ -33,8 +33,8 @@ std::int64_t chunk_rows(const UnitGraph& graph, const GraphShape& shape);
 /// FLOPs of all nodes, once.
 double forward_flops(const UnitGraph& graph, const GraphShape& shape);
 
-/// Those of the gradients that somebody wants: as many as a node has for those of its parameters, and as many
-/// again for those of what else it reads; twice as many for a node without parameters.
+/// FLOPs of the gradients that somebody wants. A node's forward FLOPs count once for the gradients of its
+/// parameters and once for those of its other operands. They count twice for a node without parameters.
 double backward_flops(const UnitGraph& graph, const GraphShape& shape);
 
 }  // namespace strata

@@ -1,6 +1,6 @@
 // What each rank of a group holds of a unit's tensors if named axes are split over the group, and where
-// values have to be exchanged for it: parameters with such an axis are split, and the rules' declarations
-// (legality.h) carry that through both passes. Pure values; any thread.
+// values have to be exchanged for it. Parameters with such an axis are split. The rules' declarations
+// (legality.h) carry the split through both passes. Pure values; any thread.
 #pragma once
 
 #include <span>
@@ -28,7 +28,7 @@ struct Layout {
 struct TensorExchange {
   ExchangeKind kind;
   TensorId tensor;
-  std::size_t before;  ///< the node that needs it; the number of nodes: whoever takes it from the unit
+  std::size_t before;  ///< the node that needs it; the number of nodes: the unit's reader
 
   friend bool operator==(const TensorExchange&, const TensorExchange&) = default;
 };

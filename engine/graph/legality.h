@@ -65,7 +65,7 @@ struct BoundDimension {
 /// axes that the rule declares: a variable is the same dimensions wherever it stands.
 std::vector<BoundDimension> bind_axes(const Node& node, const UnitGraph& graph, const Legality& legality);
 
-/// Whether a node may be split on the dimensions of this name, all of which have to be the variable's.
+/// Whether a node may be split on all dimensions of this name. They have to be the variable's.
 bool can_split(const Legality& legality, const std::vector<BoundDimension>& bound, std::size_t variable,
                AxisName name);
 

@@ -23,8 +23,8 @@ inline float capped(float logit, float soft_cap) {
 /// `head` without its loss. Throws std::logic_error if it has none of logits.
 LogitsGraph without_loss(UnitGraph head);
 
-/// A unit through which of all tokens only some go, one of each sequence: their rows are said by the data
-/// array of this number, called "last_rows", which stands in the place of that of targets.
+/// A unit that computes one token of each sequence only. Data array number `array`, called "last_rows", has
+/// the tokens' rows, in place of the targets.
 UnitGraph of_last_rows(UnitGraph head, std::size_t array);
 
 }  // namespace strata

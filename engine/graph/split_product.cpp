@@ -19,7 +19,7 @@ TensorView rows_of(const Unit& unit, UnitGraph& graph, const TensorView& weight,
   return {graph.add(std::move(part))};
 }
 
-/// The columns of a bias that begin with the tensor `first`, so many of them, as a tensor of their own.
+/// `columns` columns of a bias, from those of the tensor `first` on, as a tensor of their own.
 TensorView columns_of(const Unit& unit, UnitGraph& graph, const TensorView& bias, std::size_t first,
                       std::int64_t columns) {
   Tensor part = graph.tensor(bias);

@@ -17,10 +17,10 @@ struct CoveredTensors {
 /// Those that a parameter of the unit's graph covers. REQUIRES: the unit has one flat parameter.
 CoveredTensors covered_tensors(const Unit& unit, const Tensor& parameter);
 
-/// Appends to `nodes` what stands in the place of a product (LinearRule, WeightOrder::linear): one for each
-/// run of its projections of which each stays with the first. `stay(a, b)` says so of two of them, by
-/// their numbers; each has a part of the weight and of the bias as tensors of its own, which the graph gets.
-/// REQUIRES: as covered_tensors().
+/// Appends to `nodes` the products that stand in the place of a product (LinearRule, WeightOrder::linear).
+/// Each is of a run of its projections that stay together. `stay(a, b)` says whether projection b stays with
+/// a, the first of its run. Each product has a part of the weight and of the bias as tensors of its own,
+/// which are added to the graph. REQUIRES: as covered_tensors().
 void split_product(const Unit& unit, UnitGraph& graph, const Node& product,
                    const std::function<bool(std::size_t a, std::size_t b)>& stay, std::vector<Node>& nodes);
 

@@ -197,7 +197,7 @@ class UnitSplitting {
     }
   }
 
-  /// Its first tensors are those of the forward pass, of which there may be more now.
+  /// Its first tensors are those of the forward pass. There may be more of them now.
   void split_backward(const UnitGraph& forward, UnitGraph& backward) {
     add_tensors(whole_.forward.tensors.size(), whole_.backward.tensors.size());
     backward.nodes = local(whole_.backward.nodes, layout_.backward_nodes, layout_.backward_exchanges);
@@ -258,7 +258,7 @@ class UnitSplitting {
       versions.stretch = add_stretch(versions.whole, wanted.axis);
       nodes.push_back({rule, {{versions.whole}, {versions.stretch}}});
       versions.whole = -1;
-    } else if (versions.gathered >= 0) {  // whoever makes the passes gathers it again
+    } else if (versions.gathered >= 0) {  // the maker of the passes gathers it again
       versions.whole = versions.gathered;
     } else {
       versions.whole = add_whole(exchange.tensor, versions.stretch);

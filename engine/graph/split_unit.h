@@ -1,5 +1,5 @@
-// A unit as one of several ranks has it that share each of its passes: axes are split over them by name
-// (layout.h), tensors have the rank's sizes, and where ranks exchange values the graphs say so. Pure values;
+// A unit whose passes several ranks share, as one of the ranks has it. Axes are split over the ranks by name
+// (layout.h), tensors have the rank's sizes, and the graphs have the exchanges between ranks. Pure values;
 // any thread.
 #pragma once
 

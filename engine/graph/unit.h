@@ -47,7 +47,7 @@ struct TensorSpec {
   /// one row.
   std::vector<Stretch> rows = {}, columns = {};
   std::int64_t whole_offset = 0;  ///< on such a rank: in the unit of all ranks together
-  /// The gradient that such a rank makes is a part of a sum over so many neighbouring ranks.
+  /// The gradient that such a rank makes is a part of a sum over this many neighbouring ranks.
   std::int64_t summed_ranks = 1;
   /// Such a rank has all of it, as others do, and another saves it and counts it.
   bool is_copy = false;

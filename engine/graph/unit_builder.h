@@ -92,7 +92,7 @@ class UnitBuilder {
   TensorView dropout(const TensorView& x, double probability);
   /// x is too large to exist whole.
   void take_in_chunks(const TensorView& x);
-  /// Begins the microbatch's tally of layers with so many experts.
+  /// Begins the microbatch's tally of layers with `experts` experts.
   void begin_tally(std::int64_t experts);
   /// The loss of the tally.
   TensorView balance_loss(std::int64_t experts, const BalanceOptions& options);

@@ -101,9 +101,9 @@ struct Architecture {
 };
 
 /// Reads HF's keys (model_type, num_hidden_layers, n_embd, …) with HF's defaults. `where` names the source in
-/// errors. Throws ConfigError for a missing or impossible value, for every option that would change the
-/// computation and is not supported (other activations, other rope types, …), and for a key that is not known
-/// to change nothing (config_keys.h). Dropout is left out: dropout.h.
+/// errors. Throws ConfigError for a missing or impossible value. Throws it for every option that would change
+/// the computation and is not supported, such as another activation. Throws it, too, for a key that is not
+/// known to change nothing (config_keys.h). Dropout is left out: dropout.h.
 Architecture parse_architecture(const nlohmann::json& config, const std::string& where);
 
 /// The config.json that transformers reads back to the same model.

@@ -18,7 +18,7 @@ std::vector<TensorPiece> pieces_in(const Unit& unit, FlatRange range) {
 
 namespace {
 
-/// Cuts a piece of a tensor of which the unit has stretches of rows.
+/// Cuts a piece of a tensor if the unit has stretches of its rows.
 class RunFinder {
  public:
   explicit RunFinder(const TensorPiece& piece) : piece_(piece) {}

@@ -10,9 +10,9 @@
 
 namespace strata {
 
-/// Elements [first, first + out.size()) of one tensor: normal with deviation initializer_range (GPT-2's
-/// projections into the residual stream: divided by sqrt(2 · layers), Radford et al. 2019), zeros, ones, or
-/// what Init says of an adapter's. REQUIRES: none that begins with norms (weight_norms.h).
+/// Elements [first, first + out.size()) of one tensor. They are zeros, ones, what Init says of an adapter, or
+/// normal with deviation initializer_range. GPT-2's projections into the residual stream have that divided by
+/// sqrt(2 · layers) (Radford et al. 2019). REQUIRES: the tensor does not begin with norms (weight_norms.h).
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
                        std::int64_t first, std::span<float> out);
 

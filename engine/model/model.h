@@ -61,10 +61,10 @@ struct Model {
 
 std::shared_ptr<UnitComputes> make_unit_computes();
 
-/// Each chunk of a head's rows reads and writes the fp32 gradient of the head's matrix once, so a GPU, whose
-/// products are fast, wants few: for a vocabulary of 128k and 4096 columns, on an H200, that is 1 ms beside 9
-/// ms of products in a chunk of 512 MiB, and beside 1.2 ms in one of 64 MiB (2.1 GB each way at 4 TB/s; 6 ·
-/// rows · columns · vocabulary FLOPs at 700 TFLOP/s).
+/// Each chunk of a head's rows reads and writes the fp32 gradient of the head's matrix once. A GPU's products
+/// are fast, so it wants few chunks. For a vocabulary of 128k and 4096 columns on an H200, the gradient takes
+/// 1 ms (2.1 GB each way at 4 TB/s). Beside it, a chunk of 512 MiB takes 9 ms of products, and a chunk of 64
+/// MiB 1.2 ms (6 · rows · columns · vocabulary FLOPs at 700 TFLOP/s).
 Bytes max_chunk_bytes(DeviceKind kind);
 
 /// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor. Tensors
@@ -84,7 +84,7 @@ double forward_flops_per_token(const Model& model, std::int64_t sequence);
 /// A backward pass's FLOPs as a multiple of those: 2 if all is trained.
 double backward_share_of_flops(const Model& model, std::int64_t sequence);
 
-/// What the mathematics asks of forward and backward passes of so many microbatches.
+/// The FLOPs that the mathematics asks of forward and backward passes of `microbatches` microbatches.
 double training_flops(const Model& model, const MicrobatchShape& microbatch, std::int64_t microbatches);
 
 }  // namespace strata

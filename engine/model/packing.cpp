@@ -24,7 +24,7 @@ bool rounds_as_weight(const Node& node, TensorId tensor) {
   return has_once(node, tensor) && weight.tensor == tensor && weight.is_whole();
 }
 
-/// Matrices of which all nodes that read them round all of them, in their order.
+/// Matrices, in their order, that are rounded whole by every node that reads them.
 std::vector<Stretch> rounded_matrices(const UnitGraph& graph, Region region) {
   std::vector<Stretch> matrices;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {

@@ -23,11 +23,11 @@ constexpr std::int64_t kNf4Block = 64;
 /// REQUIRES: has_blocks(format).
 std::int64_t whole_block(const TensorSpec& tensor, ParameterFormat format);
 
-/// Packs some matrices of one of a unit's flat parameters, in `parts` parts of `part_elements`: as fp8 those
-/// of which products round all that they multiply, in blocks the weights of linear layers of blocks. Empty if
-/// there is none. Blocks are those of whole tensors. If a rank has stretches of a tensor's rows or columns
-/// whose borders cut blocks, its packed form has smaller ones, each in one block of the whole, whose scale it
-/// has then.
+/// Packs some matrices of one of a unit's flat parameters, in `parts` parts of `part_elements`. Empty if
+/// there is none to pack. fp8 packs matrices that products round whole. Block formats pack the weights of the
+/// blocks' linear layers. Scales are those of blocks of whole tensors. If a rank has stretches of a tensor's
+/// rows or columns, and their borders cut blocks, its packed form has smaller blocks. Each lies in one block
+/// of the whole and has its scale.
 Packing packing_of(const Model& model, const Unit& unit, Flat flat, const PackingFormat& format,
                    std::int64_t part_elements, std::int64_t parts);
 

@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-/// The model with so many heads of keys that each rank has one: neighbours have copies of one head.
+/// The model with one head of keys for each rank: neighbouring ranks have copies of one head.
 Model with_copied_keys(const Model& whole, std::int64_t ranks) {
   Architecture architecture = whole.architecture;
   if (ranks % architecture.kv_heads != 0 || architecture.heads % ranks != 0)

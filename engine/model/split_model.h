@@ -6,11 +6,11 @@
 
 namespace strata {
 
-/// The axes that tensor parallelism splits: heads with the keys that they share, and the columns between the
-/// products of an MLP, of which two sums over ranks in each pass of a layer are exchanged, and the vocabulary
-/// of embedding and head (Shoeybi et al., Megatron-LM, 2019). That need not divide.
-/// With `sequence` tokens are split, too, wherever a layer is not: what goes from unit to unit, norms and
-/// sums (Korthikanti et al. 2022).
+/// The axes that tensor parallelism splits (Shoeybi et al., Megatron-LM, 2019): heads with the keys that they
+/// share, the columns between the products of an MLP, and the vocabulary of embedding and head. The
+/// vocabulary need not divide by the ranks. In each pass of a layer ranks exchange two sums. With `sequence`,
+/// tokens are split where a layer is not: in the values between units, in norms and in sums (Korthikanti et
+/// al. 2022).
 AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank, bool sequence = false);
 
 /// Units with the rank's tensors and passes. If there are more ranks than heads of keys, neighbours have the

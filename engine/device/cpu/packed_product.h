@@ -1,8 +1,8 @@
 // A matrix product on the calling thread from operands that are packed in the order in which they are read.
-// For processors that fuse a·b + c but have no AVX-512: there oneDNN packs large tiles only and reads smaller
-// ones where they lie, which costs a quarter of the rate for a transposed first operand, and it emulates
-// bf16. Here packing widens 16-bit elements to fp32, so all precisions run at one rate. An element's sum runs
-// over ascending depth in stretches of fixed length, wherever the tile's edges are. Any thread may call.
+// For processors that fuse a·b + c but have no AVX-512. There oneDNN emulates bf16, and packs large tiles
+// only: a transposed first operand costs a quarter of the rate. Here packing widens 16-bit elements to fp32,
+// so all precisions run at one rate. An element's sum runs over ascending depth in stretches of fixed length,
+// whatever the tile's edges are. Any thread may call.
 #pragma once
 
 #include "base/bytes.h"

@@ -1,4 +1,4 @@
-// Tables of which few rows are not zero: taking those rows out, and adding up what ranks have taken.
+// Tables with few rows that are not zero: taking those rows out, and adding up what ranks have taken.
 #include <algorithm>
 #include <cassert>
 

@@ -1,7 +1,6 @@
-// Working memory of one Kernels object: one shared area and one area per compute thread. A run reserves what
-// its calls need before it begins; a kernel reserves its own call's again, by the calling thread before work
-// is split, so that calls of a Kernels object for which nothing was reserved find their memory too. Areas
-// only grow.
+// Working memory of one Kernels object: one shared area and one area per compute thread. A run reserves the
+// memory of its calls before it begins. Each kernel reserves its own call's memory again, on the calling
+// thread, before work is split. So calls find their memory also if the run reserved nothing. Areas only grow.
 #pragma once
 
 #include <vector>

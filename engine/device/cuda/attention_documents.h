@@ -1,6 +1,6 @@
-// Attention within documents as attention over slots (document_classes.h), which cuDNN computes: the rows of
-// documents are moved into slots, a part of the call and a class at a time, and what comes of them is moved
-// back. Documents that have no slots are left to the kernels of attention.cu.
+// Attention within documents as attention over slots (document_classes.h), which cuDNN computes. The rows of
+// documents are moved into slots, and the results are moved back, for a part of the call and a class at a
+// time. Documents without slots are left to the kernels of attention.cu.
 #pragma once
 
 #include <functional>

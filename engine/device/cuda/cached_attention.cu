@@ -1,5 +1,5 @@
-// Attention of one token of each sequence to the keys of a cache: a block has one head of one sequence and
-// goes through the keys in chunks with a running softmax, so every sum has a fixed order. A warp scores one
+// Attention of one token of each sequence to the keys of a cache. A block has one head of one sequence, and
+// goes through the keys in chunks with a running softmax. So every sum has a fixed order. A warp scores one
 // key at a time, and a thread sums columns of the values.
 #include <cfloat>
 #include <cmath>
@@ -27,7 +27,7 @@ struct CachedHeads {
   float scale, soft_cap;
 };
 
-/// Each warp scores every so many of a chunk's keys.
+/// Warp w of n scores keys w, w + n, w + 2n, … of a chunk.
 template <int width, typename T>
 __device__ __forceinline__ void score_chunk(const CachedHeads<T>& heads, const T* keys, int count,
                                             const float* query, float (&scores)[kCacheThreads]) {

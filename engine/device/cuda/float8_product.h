@@ -1,6 +1,6 @@
-// Products whose operands are rounded to FP8's e4m3: through cuBLASLt's products of FP8, with sums in fp32,
-// if the GPU has them and takes the sizes; else the rounded operands are multiplied as numbers of bf16, which
-// means the same and is slower. As in matmul.h the same problem gives the same bits.
+// Products whose operands are rounded to FP8's e4m3. If the GPU has products of FP8 and takes the sizes,
+// cuBLASLt computes them with sums in fp32. Else the rounded operands are multiplied as numbers of bf16,
+// which means the same and is slower. As in matmul.h the same problem gives the same bits.
 #pragma once
 
 #include <map>

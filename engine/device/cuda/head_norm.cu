@@ -1,6 +1,6 @@
-// Norms of heads of queries and keys together with their rotation: some lanes of a warp for each head of each
-// token, a lane having the pairs of elements that are rotated with each other, so that each operand is read
-// once. Heads that lanes do not fit go through the kernels of norms and rotations, one after another.
+// Norms of heads of queries and keys together with their rotation. Some lanes of a warp have one head of one
+// token. A lane has pairs of elements that are rotated with each other, so that each operand is read once.
+// Heads that lanes do not fit go through the kernels of norms and rotations, one after another.
 #include <algorithm>
 #include <bit>
 #include <cstdint>

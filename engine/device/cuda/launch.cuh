@@ -1,5 +1,5 @@
-// How .cu files reach the GPU. Kernels use only what is declared here and the built-ins of CUDA C++, so that
-// tests can compile the same files for the CPU: tests/cuda_emulation holds a file of this name that runs
+// How .cu files reach the GPU. Kernels use only what is declared here and the built-ins of CUDA C++. So
+// tests can compile the same files for the CPU: tests/cuda_emulation has a file of this name, which runs
 // blocks on fibers.
 #pragma once
 

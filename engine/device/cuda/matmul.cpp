@@ -33,7 +33,7 @@ bool has_gelu_of_library(const Product& product) {
          known_alignment(product.out.data) >= kBytes;
 }
 
-/// The layout of an operand of which rows × columns enter the product.
+/// The layout of an operand whose first `rows` × `columns` enter the product.
 cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorProduct::Operand& operand, std::int64_t rows,
                                     std::int64_t columns, bool is_code = false) {
   if (operand.transpose) std::swap(rows, columns);

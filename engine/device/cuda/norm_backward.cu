@@ -1,5 +1,5 @@
 // Gradients of LayerNorm and RMSNorm. A block goes through a chunk of rows and adds up the parameters'
-// gradients of its columns on the way, so that each operand is read once; the chunks' sums are then added in
+// gradients of its columns on the way, so that each operand is read once. Then the chunks' sums are added in
 // their order.
 #include <algorithm>
 #include <bit>

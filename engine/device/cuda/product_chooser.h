@@ -12,10 +12,10 @@
 
 namespace strata {
 
-/// By which of these, in the order of the library's preference, each with what it took again and again, a
-/// product is computed: the first whose median is no more than the fastest's upper quartile, or than its
-/// median and 1 %. What a clock cannot tell apart must not decide bits. REQUIRES: as many times of each, one
-/// at least.
+/// The number of the algorithm that computes a product. `seconds` has each algorithm's repeated times, in the
+/// order of the library's preference. The first is taken whose median is at most the fastest's upper
+/// quartile, or at most 1 % above the fastest's median. Times that a clock cannot tell apart must not decide
+/// bits. REQUIRES: each algorithm has the same number of times, one at least.
 std::size_t fastest_of(const std::vector<std::vector<double>>& seconds);
 
 class CudaProductChooser final : public ProductChooser {

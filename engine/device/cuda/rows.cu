@@ -1,4 +1,4 @@
-// Tables of which few rows are not zero: taking those rows out, and adding up what ranks have taken. A block
+// Tables with few rows that are not zero: taking those rows out, and adding up what ranks have taken. A block
 // per row.
 #include <algorithm>
 #include <cassert>

@@ -1,6 +1,6 @@
 // The auxiliary loss that keeps experts evenly busy (LoadBalance in kernel_call.h). It is one number of all
-// layers of a microbatch: each layer's forward pass adds to the microbatch's tally, fp32 [2, experts], which
-// the head's passes make the loss from and each layer's backward pass its gradient.
+// layers of a microbatch. Each layer's forward pass adds to the microbatch's tally, fp32 [2, experts]. The
+// head's passes make the loss from the tally, and each layer's backward pass makes its gradient.
 #pragma once
 
 #include "engine/graph/operator.h"

@@ -7,7 +7,7 @@
 namespace strata {
 
 /// losses[i] = log_sum_exp(logits[i, :]) - logits[i, targets[i]] (+ penalty); fp32 [1, rows]. penalty: fp32
-/// [1, 1], whose gradient whoever makes it knows. `soft_cap`: as in CrossEntropy.
+/// [1, 1]; the node that makes it knows its gradient. `soft_cap`: as in CrossEntropy.
 class CrossEntropyRule final : public Operator {
  public:
   enum : int { penalty, logits, targets, losses };

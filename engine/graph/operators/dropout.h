@@ -1,4 +1,4 @@
-// Dropout, of which base/dropout.h says what it keeps.
+// Dropout. base/dropout.h says which elements are kept.
 #pragma once
 
 #include "engine/graph/operator.h"

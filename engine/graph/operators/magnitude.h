@@ -1,5 +1,5 @@
-// Rows of a weight that have magnitudes of their own beside their direction (DoRA, Liu et al. 2024): with an
-// update, W' = W + scale · B · A, of which a row of length ‖W'‖ becomes one of length m. The norms count as
+// Rows of a weight that have magnitudes of their own beside their direction (DoRA, Liu et al. 2024). With an
+// update, W' = W + scale · B · A, and each row of W' is scaled to the length m. The norms count as
 // constants: gradients go through the product with W' and to m.
 #pragma once
 
@@ -19,9 +19,9 @@ class ColumnSquaresRule final : public Operator {
   void differentiate(const Node&, Derivation&) const override {}
 };
 
-/// What an update adds to the squares of rows, fp32 [1, outputs], without W' being made: dots = 2 · scale · Σ
-/// over the rank of product · up, product = W · downᵀ + scale / 2 · up · gram, where gram = down · downᵀ. All
-/// but dots have the run's precision.
+/// What an update adds to the squares of rows, fp32 [1, outputs], without W' being made. dots = 2 · scale · Σ
+/// over the rank of product · up. product = W · downᵀ + scale / 2 · up · gram. gram = down · downᵀ. All but
+/// dots have the run's precision.
 class MagnitudeDotsRule final : public Operator {
  public:
   enum : int { weight, down, up, gram, product, dots };

@@ -1,6 +1,6 @@
-// The loss of predicted tokens whose logits lie in several parts, side by side: what CrossEntropyRule makes
-// of them whole. Each part gives a few statistics of each row, of which parts of all ranks are put together
-// as their sum.
+// The loss of predicted tokens whose logits lie in several parts, side by side. It is what CrossEntropyRule
+// makes of the whole logits. Each part gives a few statistics of each row, and the statistics of all ranks'
+// parts are put together by a sum.
 #pragma once
 
 #include "engine/graph/operator.h"

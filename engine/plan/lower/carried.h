@@ -11,8 +11,8 @@ namespace strata {
 /// Gives such values of units with state on the device a place there.
 void keep_on_device(const Schedule& schedule, StepValues& step, StepBuilder& builder);
 
-/// Keeps what lane cpu touches behind an exchange between ranks apart: it waits for the slowest of them,
-/// which no pass of the next step must do that only comes to lie in the same bytes.
+/// Keeps the buffers apart that lane cpu touches after an exchange between ranks. Lane cpu waits for the
+/// slowest rank. A pass of the next step would wait, too, if it lay in the same bytes.
 void keep_sums_apart(Program& program);
 
 }  // namespace strata

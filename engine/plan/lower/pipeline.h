@@ -38,8 +38,8 @@ struct ChunkPass {
   friend bool operator==(const ChunkPass&, const ChunkPass&) = default;
 };
 
-/// By stage, what it does in a training step, or under an asynchronous schedule in a run of so many
-/// microbatches, of whichever steps. Gradients sum microbatches 0, 1, … under every schedule.
+/// By stage, its passes in a training step. Under an asynchronous schedule these are the passes of a run of
+/// `microbatches` microbatches, of whichever steps. Gradients sum microbatches 0, 1, … under every schedule.
 /// REQUIRES: check_pipeline() finds nothing wrong.
 using PipelinePasses = std::vector<std::vector<ChunkPass>>;
 PipelinePasses training_passes(const PipelineShape& shape);
@@ -76,15 +76,16 @@ struct StageStep {
   Serves serves = Serves::step;
   double time = 0;  ///< at which it begins, as in pipeline_timeline()
 };
-/// All stages' passes and messages have one order, of which each stage has its part. So ranks never wait in a
-/// circle, not even if each does one thing at a time and a send waits for its receive: whatever comes first
-/// of all that is left can be done. A message arrives one pass before it is needed if it is there by then.
+/// All stages' passes and messages have one order, and each stage has its part of that order. So ranks never
+/// wait in a circle, not even if each does one thing at a time and a send waits for its receive. The first
+/// pass or message of all that are left can always be done. A message arrives one pass before it is needed if
+/// it is there by then.
 std::vector<std::vector<StageStep>> with_messages(const PipelineShape& shape, const PipelinePasses& passes);
 /// A round of training. Under an asynchronous schedule it is the steady state: a step's passes but for the
-/// first ones, which the round before has done, and the next step's first ones. With pipedream rounds of all
-/// stages end at one time, that of the first stage's last pass of a step; with pipedream_2bw each stage's
-/// ends with its own and the next input, so that a step's backward passes, which add up one gradient, are of
-/// one round.
+/// first ones, which the round before has done, and the next step's first ones. With pipedream the rounds of
+/// all stages end at one time, with the first stage's last pass of a step. With pipedream_2bw each stage's
+/// round ends with the stage's own last pass and the next input. So a step's backward passes, which add up
+/// one gradient, are of one round.
 std::vector<std::vector<StageStep>> training_round(const PipelineShape& shape);
 
 /// The most microbatches whose forward pass through a chunk a stage has done and whose activations it still

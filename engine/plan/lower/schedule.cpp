@@ -209,7 +209,7 @@ class TrainingSchedule {
     if (!strategy_.global_norm && !on_device(u)) update(u);
   }
 
-  /// The parameters as they are go to whoever has begun with them, or will begin.
+  /// Microbatches that have begun with the parameters as they are, or will begin, get a copy.
   void update(std::int32_t u) {
     if (!updates_each_microbatch()) {
       if (is_asynchronous_)
@@ -241,7 +241,7 @@ class TrainingSchedule {
     }
   }
 
-  /// All ranks have met before: whoever still waited for one of them would wait for this, too.
+  /// All ranks have met before. Else a rank that still waited for another would wait for this, too.
   void send_copies() {
     const std::int32_t copied = strategy_.pipeline.copy.unit;
     if (copied >= 0 && is_updated(copied)) add(message_of(Pass::send, Message::parameter));

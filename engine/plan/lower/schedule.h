@@ -61,19 +61,20 @@ struct UnitWork {
 };
 std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
 
-/// One optimizer step of all units on strategy.microbatches microbatches; of a pipeline what the strategy's
-/// stage does of it. `units` are those of the whole model.
+/// One optimizer step of all units on strategy.microbatches microbatches, or in a pipeline the part of the
+/// strategy's stage. `units` are those of the whole model.
 ///
 /// Each unit's gradient sums microbatches 0, 1, … . The first unit's backward passes come last for all of
-/// them, since the last unit may add to the same gradient (parameters that both use). If nothing waits for
-/// the norm of all gradients, a unit that is updated on the host is updated as soon as its gradient is
-/// reduced; on the device that update would wait for its scalars to come from the host, and all that follows
-/// with it. If strategy.updates_late, a unit of the host is updated for the step before, right before it is
-/// first used.
+/// them, since the last unit may add to the same gradient (parameters that both use).
 ///
-/// An asynchronous pipeline has a round instead (training_round()): all serves the step before the round's,
-/// but for what is done ahead. What was updated since a microbatch's forward pass, or since the step before
-/// its own, is found stashed by its passes.
+/// If nothing waits for the norm of all gradients, a unit that is updated on the host is updated as soon as
+/// its gradient is reduced. A device update would wait for its scalars to come from the host, and all later
+/// instructions with it. If strategy.updates_late, a host unit is updated for the step before, right before
+/// its first use.
+///
+/// An asynchronous pipeline has a round instead (training_round()). All of it serves the step before the
+/// round's, but for passes that are done ahead. If parameters were updated since a microbatch's forward pass,
+/// or since the step before its own, the microbatch's passes find the older ones stashed.
 Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>& units);
 
 /// The mean loss of `microbatches` held-out microbatches: forward passes only.

@@ -34,8 +34,8 @@ class Sums {
 template <typename Cost>
 std::vector<std::int32_t> cheapest_cut(std::size_t units, std::size_t chunks, const Cost& cost) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
-  // [chunks - 1][units]: the costliest of the first so many stretches of so many units, and where the last
-  // begins.
+  // [chunks - 1][units]: the cost of the costliest of `chunks` stretches of the first `units` units, and
+  // where the last stretch begins.
   std::vector<std::vector<double>> best(chunks, std::vector<double>(units + 1, kNone));
   std::vector<std::vector<std::size_t>> begin(chunks, std::vector<std::size_t>(units + 1, 0));
   for (std::size_t end = 1; end <= units; ++end) best[0][end] = cost(0, end).value_or(kNone);

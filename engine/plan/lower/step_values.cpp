@@ -40,8 +40,9 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
   return state;
 }
 
-/// How often parameters of a unit are kept apart from those that updates write: all that a step's passes use
-/// are one step old, or those that a microbatch's backward pass uses are as old as its forward pass.
+/// How many copies of a unit's parameters are kept apart from those that updates write. Either all passes of
+/// a step use parameters that are one step old, or a microbatch's backward pass uses those of its forward
+/// pass.
 std::int64_t stashes_of(const Unit& unit, const Strategy& strategy) {
   return unit.elements == 0 || strategy.updates_behind() == 0 ? 0 : strategy.updates();
 }

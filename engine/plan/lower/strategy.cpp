@@ -62,8 +62,8 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t
   const Bytes sparse = sent_in_parts(rows * row, ranks);
   const Bytes dense =
       strategy.mesh.shard > 1 ? sent_in_parts(shard * element, ranks) : sent_in_sum(shard, element, ranks);
-  // All ranks' rows lie beside the gradient of which they become the sum. So does the parameter in the
-  // backward pass of a last unit with weights of its own: if they are no more, no budget has to be larger.
+  // All ranks' rows lie beside the gradient that they are summed into. In the backward pass of a last unit
+  // with weights of its own the parameter lies there. If the rows are no larger, no budget has to be larger.
   const bool have_room =
       strategy.mesh.shard > 1 || ranks * rows * row <= unit.elements * size_of(strategy.precision);
   return sparse < dense && have_room ? rows : 0;

@@ -15,10 +15,10 @@
 
 namespace strata {
 
-/// Arrangement of ranks: data-parallel ones × context × pipeline × tensor, of which the last vary first. The
-/// state of a stage of the pipeline is shared out among its *holders*, which have other tokens: of other
-/// sequences, or if there are several context ranks of the same. It is cut into `shard` shards, each of which
-/// `replicate` holders have.
+/// Arrangement of ranks: data-parallel ones × context × pipeline × tensor; the last vary first. The state of
+/// a stage of the pipeline is shared out among its *holders*. These have different tokens, of other
+/// sequences, or of the same sequences if there are several context ranks. The state is cut into `shard`
+/// shards. Each shard is on `replicate` holders.
 struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
   /// How many neighbours, among the ranks that share layers, have the same heads of keys.
@@ -56,8 +56,8 @@ struct DevicePins {
   bool parameters = false, gradients = false, activations = false;
 };
 
-/// How the model's units are cut into stages, and of which stage a program is. All programs of a run differ
-/// in nothing else that this file has.
+/// How the model's units are cut into stages, and the stage of a program. All other values of this file are
+/// the same for all programs of a run.
 struct PipelinePart {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   /// The first unit of each chunk; chunk c is of stage c mod Mesh::pipeline.

@@ -1,5 +1,5 @@
-// How many bytes are live at each of a row of positions, as a binary tree of sums: stretches are raised, and
-// the latest position is found that has more than a limit, in the logarithm of the positions.
+// How many bytes are live at each of a row of positions, as a binary tree of sums. It raises stretches of
+// positions, and finds the latest position with more than a limit, in the logarithm of the positions.
 #pragma once
 
 #include <cstddef>

@@ -29,16 +29,16 @@ struct ResidentBytes {
   Bytes sent() const { return std::accumulate(sent_in_group.begin(), sent_in_group.end(), Bytes{0}); }
 };
 
-/// Walks the plain program and keeps each value on the near tier until its next use while a budget allows;
-/// when it does not, the value whose next use is furthest away leaves (Belady 1966: optimal for equal sizes,
-/// and the accesses are known). Two visits that a kept value connects share one buffer; the fetch between
-/// them goes, and the write-back too unless the home is read later. A fetch that then serves several visits
-/// runs in every step in which one of them does, and one for the first step alone only if a visit of that
-/// step is among them.
+/// Walks the plain program and keeps each value on the near tier until its next use while a budget allows. If
+/// the budget does not, the value whose next use is furthest away leaves (Belady 1966: optimal for equal
+/// sizes, and the accesses are known). Two visits that a kept value connects share one buffer. The fetch
+/// between them goes, and the write-back too unless the home is read later. A fetch that serves several
+/// visits runs in every step in which one of them does. A fetch for the first step alone runs only if a visit
+/// of that step is among them.
 ///
-/// What ranks gather is a visit, too, from its gathering to the last of its uses in a row. It leaves before
-/// all else does, and never takes the room in which the next gathering can run beside computing: so nothing
-/// is copied that would not be copied if all were gathered again, while a byte that stays saves about a byte
+/// A gathered value is a visit, too, from its all-gather to the last of its uses in a row. It leaves before
+/// all else does, and never takes the room in which the next all-gather can run beside computing. So no value
+/// is copied that would not be copied if all were gathered again, and a byte that stays saves about a byte
 /// over the links.
 ///
 /// A program is analyzed once and then asked for several budgets. REQUIRES: the program outlives this.

@@ -10,11 +10,12 @@
 
 namespace strata {
 
-/// Buffers of the host that may live on the nvme tier, those that should leave first at the front: state of
-/// the optimizer, from the top unit down (the bottom unit's update is waited for first); gradients, in the
-/// order in which they are made; what forward keeps for backward, the longest kept first; parameters, which
-/// are wanted most often, from the top unit down. The run file forces kinds there (they come first) or keeps
-/// them on the host (they are left out), and so does a pin.
+/// Buffers of the host that may live on the nvme tier. Those that should leave first stand first:
+/// 1. optimizer state, from the top unit down, since the bottom unit's update is waited for first;
+/// 2. gradients, in the order in which they are made;
+/// 3. activations kept for backward passes, the longest kept first;
+/// 4. parameters, which are wanted most often, from the top unit down.
+/// Kinds that the run file forces there come first. Kinds that it keeps on the host, and pins, are left out.
 struct SpillOrder {
   std::vector<BufferId> buffers;
   std::size_t forced = 0;  ///< this many, the first ones, must go
@@ -22,8 +23,8 @@ struct SpillOrder {
 SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySection& memory);
 
 /// The program with `buffers` on the nvme tier. Every instruction that touches one gets a buffer of its own
-/// on the host, read right before where the instruction reads and written right after where it writes: the
-/// plain form of the level between host and nvme.
+/// on the host. The buffer is read right before the instruction reads it, and written right after the
+/// instruction writes it. This is the plain form of the step between host and nvme.
 Program spill(const Program& program, const std::vector<BufferId>& buffers);
 
 /// What spill() leaves the host to hold, for any number of buffers from the front of a list, without making

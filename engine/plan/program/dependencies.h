@@ -21,8 +21,8 @@ struct Dependencies {
   std::array<std::vector<std::int32_t>, kLanes.size()> lanes;  ///< instruction indices of each lane
   std::vector<std::array<LanePosition, kLanes.size()>> waits;  ///< per instruction, per lane
 
-  /// What the lane save does for a model, of steps that are or are not those before the rounds', but for the
-  /// ends of checkpoints: these touch no memory and may take the disk longer than several steps take.
+  /// What the lane save does for a model, of steps that are or are not those before the rounds'. The ends of
+  /// checkpoints are left out: they touch no memory and may take the disk longer than several steps.
   struct Saves {
     std::int32_t model = 0;
     bool is_late = false;

@@ -260,7 +260,7 @@ void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t paus
     std::ranges::stable_sort(transient, {}, [&](std::size_t b) { return live[b].last; });
   std::ranges::stable_sort(transient, std::greater<>(), size);
   const bool are_in_a_row = pinned.empty();
-  if (!are_in_a_row) {  // of several models, each of which may sit out a round
+  if (!are_in_a_row) {  // of several models; each may sit out a round
     for (const std::vector<std::size_t>* buffers : {&pinned, &persistent})
       for (const std::size_t b : *buffers) live[b] = throughout(count);
   }

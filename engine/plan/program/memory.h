@@ -9,16 +9,17 @@
 
 namespace strata {
 
-/// Which buffers take their places first. By size, of one size in the order of the program's buffers; or by
-/// size as a power of two, of one power those that end first. Neither is always the lower one; but where
-/// memory is full while things are done with one after another, as gradients in a sweep of updates, what
-/// becomes free lies together only if what ends first lies lowest.
+/// Which buffers take their places first.
+/// by_size: the largest, and of one size in the order of the program's buffers.
+/// by_end: the largest power of two, and of one power those that end first.
+/// Either may need less memory. If memory is full while buffers end one after another, as gradients do in a
+/// sweep of updates, free bytes lie together only if the buffers that end first lie lowest.
 enum class PlaceOrder : std::uint8_t { by_size, by_end };
 
 /// Sets every offset. Persistent buffers come first, in the order of the program's buffers, so that all
-/// programs of a run agree on their places; the others follow, largest first, each at the lowest place that
-/// is free over its whole lifetime. If some are pinned to the tier, they are there, and all others at the
-/// lowest places that these leave.
+/// programs of a run agree on their places. The others follow, largest first, each at the lowest place that
+/// is free over its whole lifetime. Buffers that are pinned keep their places, and all others take the lowest
+/// places that these leave.
 Program place(const Program& program);
 /// The same for one tier; others keep their places. What a buffer leaves is taken by others `pause`
 /// instructions later at the earliest, be that in the next round: what comes then need not wait for what is
@@ -38,9 +39,10 @@ TierUse tier_use(const Program& placed, Tier tier);
 /// Bytes that each tier may hold.
 using TierBudgets = std::array<Bytes, kTiers.size()>;
 
-/// Throws std::logic_error naming the instruction and buffer if a placed program is wrong: something is
-/// read before it was written, or in more steps than it is written in, two live buffers overlap, a buffer
-/// leaves its budget, an operand is larger than its buffer, a transfer's ends differ.
+/// Throws std::logic_error naming the instruction and buffer if a placed program is wrong:
+/// - a buffer is read before it was written, or in more steps than it is written in;
+/// - two live buffers overlap, or a buffer leaves its budget;
+/// - an operand is larger than its buffer, or a transfer's ends differ.
 void verify(const Program& placed, const TierBudgets& budgets);
 
 }  // namespace strata

@@ -1,7 +1,7 @@
 // The program of a training step: buffers and instructions as plain values. Program order is the meaning: a
-// program computes what its instructions compute one at a time, in order. It says all that whoever runs it
-// needs to know of the model and of how that is trained, except what differs between ranks. Passes rewrite
-// it, the executor runs it, print() shows it.
+// program computes what its instructions compute one at a time, in order. It holds all that the executor
+// needs to know of the model and its training, except what differs between ranks. Passes rewrite it, the
+// executor runs it, print() shows it.
 #pragma once
 
 #include <array>
@@ -382,9 +382,8 @@ struct Lifetime {
 /// Persistent buffers that are not renewed, and those apart, live throughout.
 std::vector<Lifetime> lifetimes(const Program& program);
 
-/// Marks persistent buffers of a plain program of one model that each round, whatever else it does, makes
-/// anew behind their last use: parameters that are rounded copies of masters, where updates are of the
-/// round's own step.
+/// Marks the persistent buffers of a plain program of one model that every round makes anew after their last
+/// use. These are parameters that are rounded copies of masters, if updates are of the round's own step.
 void mark_renewed(Program& program);
 
 /// Whether others never have its place.

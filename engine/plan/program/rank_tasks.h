@@ -22,11 +22,11 @@ struct RankProgram {
 /// How long an instruction of the number-th of the ranks takes.
 using InstructionSeconds = std::function<double(std::size_t number, const Instruction& instruction)>;
 
-/// Tasks of a run of `steps` steps, those of which `saves` names save: round after round, rank after rank, in
-/// program order. What a round does not perform takes no time and meets nobody. Each lane of each rank is a
-/// lane: number · lanes + lane. Messages meet their other end, and exchanges those of the other ranks that
-/// are given; a rank by itself meets nobody. Throws std::logic_error, naming the rank and the instruction, if
-/// one meets none or another kind.
+/// Tasks of a run of `steps` steps: round after round, rank after rank, in program order. Steps that `saves`
+/// names save. An instruction that a round does not perform takes no time and meets no other. Each lane of
+/// each rank is a lane: number · lanes + lane. Messages meet their other end, and exchanges those of the
+/// other given ranks. A single rank meets none. Throws std::logic_error, naming the rank and the instruction,
+/// if a message or an exchange meets none, or one of another kind.
 std::vector<LaneTask> rank_tasks(std::span<const RankProgram> ranks, int steps,
                                  const InstructionSeconds& seconds, SaveSchedule saves = {});
 

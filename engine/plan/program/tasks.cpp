@@ -66,7 +66,7 @@ class Order {
     }
   }
 
-  /// Calls visit(before, task) for each pair of which one waits for the other.
+  /// Calls visit(before, task) for each pair in which `task` waits for `before`.
   template <typename Visit>
   void for_each_pair(Visit&& visit) const {
     std::unordered_map<std::int32_t, std::int32_t> latest;  // of each lane

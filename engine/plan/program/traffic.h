@@ -41,8 +41,9 @@ class Traffic {
 /// or of those that only steps that save run.
 Traffic traffic_of(const Program& program, When when);
 
-/// What a run of the program moves besides, however many steps it has: what serves its first step alone, and
-/// once more what serves two steps in each round, since there is a round more than steps.
+/// The bytes that a run moves besides those of its steps, however many steps it has. They serve its first
+/// step alone. Bytes that serve two steps in each round count once more, since there is one more round than
+/// steps.
 Traffic traffic_of_a_start(const Program& program);
 
 }  // namespace strata
