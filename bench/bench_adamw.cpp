@@ -1,11 +1,12 @@
-// AdamW against a bare stream of the same bytes per parameter, 28 with an fp32 master and fp32 moments and 18
-// to 26 in the other formats: master, exp_avg and exp_avg_sq read and written, bf16 gradient read, bf16
-// parameter written, and read if it is half of the master. The bound is the fastest of several streams:
-// without prefetches and with some from near and far, dealt in the update's chunks and as a half per thread,
-// and, because where arrays start decides whether their lines collide in caches, in several layouts, among
-// them that of the update and arrays without gaps. The two alternate on the same memory, an arena as a run
-// has it, and the ratio is the median of the ratios of neighbours, so that another program on the machine
-// disturbs both alike.
+// AdamW against a bare stream of the same bytes per parameter: 28 with an fp32 master and fp32 moments, and
+// 18 to 26 in the other formats. Master, exp_avg and exp_avg_sq are read and written, the bf16 gradient is
+// read, and the bf16 parameter is written. If the parameter is half of the master it is read, too.
+//
+// The bound is the fastest of several streams: without prefetches and with near and far ones, dealt in the
+// update's chunks and as a half per thread. Where arrays start decides whether their lines collide in caches.
+// So streams have several layouts, among them the update's and arrays without gaps. Update and stream
+// alternate on the same memory, an arena as a run has it. The ratio is the median of the ratios of
+// neighbours, so that another program on the machine disturbs both alike.
 //   build/bench/bench_adamw [PARAMETERS [THREADS [cpu]]]
 // With `cpu`, seconds are those of the process on its cores: on a machine that is busy with other things they
 // say more than the wall's.

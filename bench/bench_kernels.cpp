@@ -1,6 +1,6 @@
-// Every kernel of a device as FLOP/s or bytes/s, so that each can be held against the machine's limit. The
-// shapes are those of a GPT-2 124M step with 2048 tokens on the CPU, and of a Llama 8B step with 16384 tokens
-// on a GPU; attention has further lengths and heads there, and experts are those of Qwen3-30B-A3B.
+// Every kernel of a device as FLOP/s or bytes/s, so that each can be held against the machine's limit. On the
+// CPU the shapes are those of a GPT-2 124M step with 2048 tokens. On a GPU they are those of a Llama 8B step
+// with 16384 tokens, further lengths and heads of attention, and the experts of Qwen3-30B-A3B.
 // STRATA_BENCH_DEVICE is cpu (default) or cuda; STRATA_BENCH_THREADS sets the CPU's compute threads (default:
 // one per core). Times are the device's own. With --benchmark_min_time=0.03 and without fp32 products
 // (--benchmark_filter=-_fp32) a GPU takes less than a minute.

@@ -1,6 +1,6 @@
-// What a step asks of a GPU, counted on the emulated one (tests/gpu_emulation), which performs nothing: per
-// part of the model, kernels launched, bytes that they read and write, and FLOPs; beside the least, and an
-// estimate of the time. Prints a Markdown table for each run file:
+// What a step asks of a GPU, counted on the emulated one (tests/gpu_emulation), which performs nothing. For
+// each part of the model it counts kernels launched, bytes that they read and write, and FLOPs. It shows the
+// least bytes beside them, and an estimate of the time. Prints a Markdown table for each run file:
 //
 //     build/bench/bench_launches [RUN.yaml...]
 //
@@ -30,9 +30,9 @@ namespace strata {
 namespace {
 
 /// One H200 SXM. Published: 989 TFLOP/s in bf16 without sparsity and 4.8 TB/s (NVIDIA's data sheet of the
-/// H200). The shares of them that kernels reach are assumptions until they are measured: products as cuBLAS's
-/// are said to on an H100; attention as FlashAttention-3's figures for causal heads of 64 and 128 at 2k
-/// tokens (Shah et al. 2024).
+/// H200). The shares that kernels reach of these rates are assumptions until they are measured. Products have
+/// the share that is reported of cuBLAS on an H100. Attention has FlashAttention-3's figures for causal heads
+/// of 64 and 128 at 2k tokens (Shah et al. 2024).
 constexpr double kProductFlops = 0.7 * 989e12;
 constexpr double kAttentionFlops = 400e12, kAttentionBackwardFlops = 300e12;
 constexpr double kBytesPerSecond = 0.85 * 4.8e12;

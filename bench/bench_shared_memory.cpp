@@ -1,5 +1,5 @@
-// Whether ranks of one host would exchange values faster through windows of shared memory than by copies that
-// the kernel makes from one process's memory to the other's (CMA), as MPI has it do for long messages. Two
+// Would ranks of one host exchange values faster through windows of shared memory than by copies that the
+// kernel makes from one process's memory to the other's (CMA)? MPI uses such copies for long messages. Two
 // processes do the same with each other's 32 MiB at once. Prints a table.
 //   build/bench/bench_shared_memory [ROUNDS]
 // A round makes each call once, one after the other. A call's time is that of the slower process.
@@ -112,7 +112,7 @@ void measure(int rounds) {
   auto& arrivals = *new (map(MAP_SHARED, MADV_NORMAL)) std::atomic<int>(0);
   const pid_t parent = getpid(), child = fork();
   if (child < 0) fail("no second process");
-  alarm(300);                                 // ends whoever waits for the other in vain
+  alarm(300);                                 // ends a process that waits for the other in vain
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // lets the other read, if that has to be allowed
   Pair pair{arrivals, child == 0 ? 1U : 0U, child == 0 ? parent : child};
   std::vector<std::vector<Way>> ways;

@@ -58,8 +58,8 @@ TEST(DropoutMask, TellsNothingOfAnother) {
   }
 }
 
-/// Sums over rows and over columns scatter as those of independent events do: chi² of so many has the
-/// standard deviation sqrt(2 · many).
+/// Sums over rows and over columns scatter as those of independent events do: chi² of n sums has the standard
+/// deviation sqrt(2 · n).
 TEST(DropoutMask, IsEvenInRowsAndColumns) {
   constexpr double kKept = 0.75, kVariance = kKept * (1 - kKept);
   const Mask mask = mask_of(0.25F, 3);

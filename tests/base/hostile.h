@@ -1,5 +1,6 @@
-// What somebody may put where Strata is about to make something of its own: links to what must not be
-// touched, links to nowhere and to themselves, pipes, and a folder or a file where the other kind was.
+// Obstacles that somebody may put where Strata is about to make a file or a folder. They are links to files
+// that must not be touched, links to nowhere and to themselves, pipes, and a file for a folder or a folder
+// for a file.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -85,7 +85,7 @@ TEST_P(Conversations, AreTrainedWhereTheirPrefixesSay) {
     }
     const ordered_json spans = spans_of(render());
     ASSERT_EQ(spans.size(), trained.size()) << golden;
-    // A null is a message of which prefixes do not tell it.
+    // A null is a message whose span prefixes do not tell.
     for (std::size_t i = 0; i < trained.size(); ++i) {
       if (!trained[i].is_null()) {
         EXPECT_EQ(spans[i], trained[i]) << golden;

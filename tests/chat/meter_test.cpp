@@ -39,7 +39,8 @@ bool is_limit(const std::string& said) {
          said.find(" rendering makes more than ") != std::string::npos;
 }
 
-/// Lists of arguments, one of which fits each operation; texts that are as long as the text, among them.
+/// Lists of arguments. For each operation one list fits. Some arguments are texts that are as long as the
+/// text.
 const std::vector<std::string> kArguments = {"",         "t",           "1",
                                              "'a'",      "[t]",         "(t, t)",
                                              "'a', 'b'", "'x', t",      "t, t",

@@ -1,4 +1,4 @@
-// Checkpoints of models of which some tensors are frozen: these stand once, in files of their own.
+// Checkpoints of models with some frozen tensors: these stand once, in files of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -58,7 +58,7 @@ class SplitState : public testing::TestWithParam<SplitModel> {
   const std::filesystem::path& path() const { return folder_.path(); }
   static Progress progress() { return {.step = 1, .loss_scale = {}, .sampler = {{"position", 1}}}; }
   static int tensor() { return GetParam().tensor; }
-  /// `ranks` of which each tensor() neighbours share passes; the others have other shards.
+  /// `ranks` ranks: each tensor() neighbours share passes, and the others have other shards.
   template <typename Do>
   void on_ranks(int ranks, const Do& act) {
     run_ranks(ranks, [&](Communicator& each) {

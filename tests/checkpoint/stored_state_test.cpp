@@ -14,7 +14,7 @@ using test::expect_error;
 using test::quick;
 using test::TemporaryFolder;
 
-/// Checkpoints of two ranks, of which the first may be made to hold other tensors than it should.
+/// Checkpoints of two ranks. The first may be made to hold other tensors than it should.
 class StoredStateOf : public ::testing::Test {
  protected:
   using Edit = std::function<void(std::vector<TensorToWrite>&)>;

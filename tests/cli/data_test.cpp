@@ -47,7 +47,7 @@ class Data : public Workspace {
     std::getline(file, line);
     return nlohmann::json::parse(line);
   }
-  /// Conversations in a .jsonl, of which `answers` says so many words each.
+  /// Conversations in a .jsonl: questions of `asked` words each, and answers of `answered` words.
   void write_talks(const std::string& name, int asked, int answered) const {
     const auto words = [](int count) {
       std::string text = "a";

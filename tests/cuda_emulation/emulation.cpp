@@ -22,8 +22,8 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMaxBlockThreads = 1024;
 constexpr unsigned kMaxGridYZ = 65535;
-/// What a kernel may use without asking CUDA for more, less what the driver reserves of it (1 KiB from sm_80
-/// on) and what the kernel itself declares, for which there is half a KiB here.
+/// The shared memory that a kernel may use without asking CUDA for more. The driver reserves 1 KiB of 48 KiB
+/// from sm_80 on, and half a KiB is for what the kernel itself declares.
 constexpr std::size_t kMaxSharedBytes = std::size_t{48} * 1024 - 1024 - 512;
 
 /// A thread of the running block.
@@ -206,7 +206,7 @@ void Emulator::suspend_running(State state) {
   threads_[index].fiber->suspend();
 }
 
-/// Whoever comes last waits like the others, so that the first warp goes first again.
+/// The last warp to come waits like the others, so that the first warp goes first again.
 void Emulator::block_barrier() {
   if (++at_barrier_ == threads_.size()) {
     at_barrier_ = 0;

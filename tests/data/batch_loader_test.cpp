@@ -90,7 +90,7 @@ TEST_F(BatchLoaderTest, TakesTheDataInItsOrderWhereItIsNotShuffled) {
 TEST_F(BatchLoaderTest, TrainsOnEverySequenceOncePerEpoch) {
   const BatchLoader loader = this->loader();
   const std::int64_t sequences = loader.training_sequences();
-  ASSERT_EQ(sequences, 89);  // 99 in all, of which 10 are held out
+  ASSERT_EQ(sequences, 89);  // 99 in all; 10 of them are held out
   std::map<std::int32_t, int> visits;
   for (std::int64_t sample = 0; sample < 2 * 89; sample += 2) {
     const Microbatch batch = training(loader, sample / 6, sample % 6 / 2);
@@ -302,7 +302,7 @@ TEST_F(PartlyTrained, RefusesDataWithoutAnyTarget) {
   EXPECT_THAT(refusal([&] { loader(); }), HasSubstr("data.validation: nothing is trained on in "));
 }
 
-/// Documents of these lengths, of which the first is not where a sequence begins; token t is t.
+/// Documents of these lengths. The first does not begin where a sequence begins. Token t is t.
 class WithinDocuments : public BatchLoaderTest {
  protected:
   WithinDocuments() {
@@ -417,7 +417,7 @@ TEST_F(WithinDocuments, RefusesFilesThatDoNotSayWhereTheyBegin) {
       AllOf(HasSubstr("wrong.idx: entry 1 of its documents is sequence 7"), HasSubstr("data.packing")));
 }
 
-/// Documents of these lengths in sequences of ten tokens, none of which is 0.
+/// Documents of these lengths in sequences of ten tokens. No token is 0.
 class WholeDocuments : public BatchLoaderTest {
  protected:
   WholeDocuments() {

@@ -28,7 +28,7 @@ class CudaLibraries : public EveryImplementation {
     }
   }
 
-  /// That a call over so many scores that they are cut gives what calls over some of its heads give. The
+  /// Checks that a call with more scores than one chunk gives what calls over some of its heads give. The
   /// plain reference would take minutes.
   void expect_heads_make_the_whole(const AttentionShape& shape, const Documents& documents = {}) {
     ASSERT_EQ(shape.batch, 1);

@@ -34,7 +34,7 @@ Scenario magnitude_scenario(DType dtype, std::int64_t outputs);
 /// Some rows have no dropout.
 Scenario dropout_scenario(DType dtype, std::int64_t rows, std::int64_t columns, float probability,
                           bool in_place, std::int64_t padding_unit = 1);
-/// Codes of `count` elements, of which the first is number `first` of its block.
+/// Codes of `count` elements. The first is number `first` of its block.
 Scenario decode_blocks_scenario(BlockFormat format, DType dtype, std::int64_t count, std::int64_t block,
                                 std::int64_t first);
 
@@ -99,7 +99,7 @@ Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t col
 Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
 
 Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding, DType from = DType::fp32);
-/// Three ranks' rows of a table of 11, of which a stretch of elements is summed.
+/// Three ranks' rows of a table of 11. A stretch of its elements is summed.
 Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first, std::int64_t elements);
 
 /// Tokens repeat, so gradients of one row meet.

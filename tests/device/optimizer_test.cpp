@@ -27,7 +27,7 @@ using test::kSmallest;
 using test::kSplit;
 using test::StateTypes;
 
-/// What an update works on: `elements` from `first` on of longer vectors, of which nothing else may change.
+/// What an update works on: `elements` from `first` on of longer vectors. Nothing else of them may change.
 struct Stretch {
   StateTypes types;
   std::int64_t first, elements;

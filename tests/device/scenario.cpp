@@ -98,7 +98,7 @@ OperandMemory random_operand(std::uint64_t seed, DType dtype, std::int64_t rows,
   return result;
 }
 
-// They are floats to whoever copies or compares them, of values next to nothing.
+// Copies and comparisons see them as floats, of values next to nothing.
 OperandMemory index_operand(const std::vector<std::int32_t>& indices) {
   OperandMemory result(DType::fp32, 1, static_cast<std::int64_t>(indices.size()));
   for (std::size_t i = 0; i < indices.size(); ++i) {

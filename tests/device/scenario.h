@@ -1,6 +1,6 @@
-// A kernel call with its operands as a value, so that one description serves every question asked of a
-// kernel: does it agree with the reference, does it stay inside its operands, are its bits the same for every
-// number of threads.
+// A kernel call with its operands as a value. One description serves every question that is asked of a
+// kernel. Does it agree with the reference? Does it stay inside its operands? Are its bits the same for every
+// number of threads?
 #pragma once
 
 #include <gtest/gtest.h>
@@ -92,9 +92,9 @@ class Implementation {
 /// The scenario's operands after its call.
 std::vector<OperandMemory> run_scenario(const Scenario& scenario, Implementation& implementation);
 
-/// Runs the scenario on the implementation, and on the reference with fp32 copies of the operands; every
-/// operand must agree afterwards (inputs are unchanged, outputs are equal within the tolerance) and no
-/// padding may be touched. Each run of the implementation must give the same bits.
+/// Runs the scenario on the implementation, and on the reference with fp32 copies of the operands. Afterwards
+/// inputs must be unchanged, outputs must be equal within the tolerance, and no padding may be touched. Each
+/// run of the implementation must give the same bits.
 void expect_agrees_with_reference(const Scenario& scenario, Implementation& implementation);
 
 /// The scenario's operands after its call on the CPU.

@@ -1,6 +1,6 @@
 // A driver of CUDA for machines without one: cuDNN gives the code of a plan to it, and it is taken and never
-// run. Whoever asks for a device gets what the toolkit's stub answers. Loaded under the driver's name, before
-// cuDNN looks for one.
+// run. A caller that asks for a device gets the answer of the toolkit's stub. Loaded under the driver's name,
+// before cuDNN looks for one.
 namespace {
 
 enum Result { kSuccess = 0, kStub = 34 };  // CUDA_SUCCESS, CUDA_ERROR_STUB_LIBRARY

@@ -96,8 +96,8 @@ TEST(Allocation, IsCountedWhereItHappens) {
   EXPECT_EQ(allocations(), before + 2);
 }
 
-/// The scratch of a run is the sum of what its report names, from the first step to the last, on any number
-/// of threads, saved or recomputed, with the state on the device or not.
+/// The scratch of a run is the sum of what its report names, from the first step to the last. This holds on
+/// any number of threads, with activations saved or recomputed, and with the state on the device or not.
 TEST(Scratch, OfARunIsWhatTheReportNames) {
   const test::TemporaryFolder folder;
   for (const DType precision : {DType::bf16, DType::fp32, DType::fp16}) {

@@ -97,7 +97,7 @@ DocumentLosses document_losses(const RunConfig& config, std::int64_t stride, Dev
   return found;
 }
 
-/// One step of the documents of this length, each of which is a sequence.
+/// One step of the documents of this length. Each document is a sequence.
 RunConfig documents_of_length(RunConfig config, const Corpus& corpus, std::int64_t length) {
   std::vector<std::uint16_t> ids;
   std::string marks;

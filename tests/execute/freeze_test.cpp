@@ -1,6 +1,6 @@
-// Training of which some tensors are frozen: these keep their values, and the others get the bits that they
-// get beside trained ones; on any tier, in any order, on any number of ranks, through checkpoints and
-// exports.
+// Training with some frozen tensors. These keep their values, and the others get the bits that they get
+// beside trained ones. This holds on any tier, in any order, on any number of ranks, and through checkpoints
+// and exports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

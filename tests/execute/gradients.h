@@ -18,19 +18,20 @@ struct Watched {
   std::string state_hash;
 };
 
-/// Runs one instruction at a time on so many ranks.
+/// Runs one instruction at a time on `ranks` ranks.
 Watched watch(const Model& model, RunConfig config, int ranks = 1);
 
-/// In the first step of `config` on so many ranks every tensor's gradient is, within 1e-5 of its norm, that
-/// of `alone` on one rank.
+/// Expects that in the first step of `config` on `ranks` ranks every tensor's gradient is, within 1e-5 of its
+/// norm, that of `alone` on one rank.
 void expect_equal_gradients(const Model& model, RunConfig alone, RunConfig config, int ranks);
 
 struct ComparedRuns {
   RunOutcome alone;
   std::vector<RunOutcome> ranks;
 };
-/// Trains `config` on so many ranks, and `alone` on one: losses of all steps and validations and the first
-/// step's gradients agree within 1e-5, the ranks have one state, and their plans were exact.
+/// Trains `config` on `ranks` ranks, and `alone` on one. Expects that losses of all steps and validations and
+/// the first step's gradients agree within 1e-5, that the ranks have one state, and that their plans were
+/// exact.
 ComparedRuns expect_equal_runs(const RunConfig& alone, const RunConfig& config, int ranks);
 /// expect_equal_runs() of two ranks that share batches, layers, layers and tokens, a pipeline, and sequences.
 void expect_one_run_on_two_ranks(const RunConfig& alone);

@@ -1,5 +1,5 @@
-// What a run does while something takes long or hangs: what is at work is waited for however long it takes,
-// what hangs is told of at once, and so is a failure whose run cannot be unwound yet.
+// What a run does while something takes long or hangs. The run waits for what is at work, however long it
+// takes. It tells at once of what hangs, and of a failure whose run cannot be unwound yet.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -40,7 +40,7 @@ Instruction& find(Program& program, const Is& is) {
   return *found;
 }
 
-/// Gives an instruction another buffer to read, of which what it does knows nothing.
+/// Gives an instruction another buffer to read, which its operation ignores.
 void read_more(Program& program, Instruction& instruction, Tier tier, Bytes offset) {
   const BufferId id = program.add({.name = "lie",
                                    .tier = tier,

@@ -49,7 +49,7 @@ class FullFolder : public test::FaultyFileSystem {
   int attempts_;
 };
 
-/// Three models, of which the second ends first.
+/// Three models. The second ends first.
 class ModelsThatLackSpace : public ::testing::Test {
  protected:
   ModelsThatLackSpace() : configs_(3, tiny_run(folder_.path())) {

@@ -1,5 +1,5 @@
-// Several models in one run: each has the bits of its run alone, wherever values live and whoever's turn it
-// is.
+// Several models in one run. Each has the bits of its run alone, wherever values live and in whatever order
+// the models take turns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -33,7 +33,7 @@ TEST(Pace, SlowsLanesDownAndChangesNoBit) {
   }
 }
 
-/// Whoever receives a message waits until it has come over the slow link.
+/// The receiver of a message waits until it has come over the slow link.
 TEST(Pace, HoldsUpThePeerOfASlowLink) {
   const test::TemporaryFolder folder;
   RunConfig config = test::tiny_run(folder.path());

@@ -66,7 +66,7 @@ class RanksOfAnyStage : public ::testing::Test {
 
 class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<DataLayout> {
  protected:
-  /// The state after three steps, the same on all ranks, each of which must have been planned exactly.
+  /// The state after three steps, which is the same on all ranks. Each rank must have been planned exactly.
   std::string hash_of_exact_run(Where where, std::optional<Order> order = {}) const {
     RunConfig config = placed(this->config(GetParam()), where);
     config.train.steps = 3;

@@ -131,7 +131,7 @@ TEST(RecordedSteps, AreThoseThatAreWantedAndNoBitChanges) {
   }
 }
 
-/// A stop leaves rounds that lanes have begun, and some of which hold all that the recorder has.
+/// A stop leaves rounds that lanes have begun. Some of these have all that the recorder holds.
 TEST(RecordedSteps, OfARunThatIsStoppedOrFailsAreThoseThatEnded) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());

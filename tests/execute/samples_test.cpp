@@ -256,7 +256,7 @@ TEST_F(SamplesOfARun, AreTheSameOnAMeshOfAll) {
   config_.train.batch = 8;
   RunConfig mesh = config_;
   mesh.parallel.data = mesh.parallel.tensor = mesh.parallel.pipeline = 2;
-  mesh.samples.prompts.resize(1);  // of which one data rank has none
+  mesh.samples.prompts.resize(1);  // one data rank has none of them
   config_.samples.prompts.resize(1);
   expect_the_same_on(config_, mesh, 8);
 }

@@ -39,7 +39,7 @@ void make_folder(const RunConfig& config, const std::string& path, std::uint64_t
   save_hf_folder(path, model, values, {.config = to_hf_config(model.architecture), .dtype = DType::fp32});
 }
 
-/// Three that freeze the layers, of which one also trains a norm in one of them; one that trains all.
+/// Three runs that freeze the layers, but for a norm that one of them trains, and one run that trains all.
 std::vector<RunConfig> runs(const TemporaryFolder& folder) {
   std::vector<RunConfig> configs(4, tiny_run(folder.path()));
   for (RunConfig& config : configs) {

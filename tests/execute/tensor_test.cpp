@@ -306,7 +306,7 @@ TEST_F(TensorTest, ValidatesWithPartsOfTokens) {
   }
 }
 
-/// A product of which some projections are frozen is several, of which ranks have their parts alike.
+/// A product with some frozen projections becomes several. Ranks have the same part of each.
 TEST_F(TensorTest, FreezesAsOneRankDoes) {
   for (const char* pattern : {"*.q_proj.weight", "*.mlp.*", "*norm.weight", "*embed_tokens.weight"}) {
     RunConfig config = this->config({.data = 2});

@@ -1,5 +1,5 @@
-// Data of which some tokens are not trained on: a step's loss and gradient are means over its targets,
-// however its microbatches are cut and whichever rank has them.
+// Data with tokens that are not trained on. A step's loss and gradient are means over its targets, however
+// its microbatches are cut and whichever rank has them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// The functions of cuBLASLt that the CUDA device calls. A product is computed from what its descriptors say,
-// in fp32 in the order of the depth; descriptors that cuBLASLt would refuse, promises about alignment that
-// the pointers do not keep, and operands that are not on the device fail it.
+// The functions of cuBLASLt that the CUDA device calls. A product is computed from its descriptors, in
+// fp32 and in the order of the depth. It fails for descriptors that cuBLASLt would refuse, for promises about
+// alignment that the pointers do not keep, and for operands that are not on the device.
 #include <cublasLt.h>
 
 #include <cmath>

@@ -242,7 +242,7 @@ TEST_F(ProductChoice, OfATableThatCannotBeWrittenIsRead) {
   config_.device.product_table = (folder_.path() / "read" / "products").string();
   std::filesystem::create_directory(folder_.path() / "read");
   std::filesystem::copy_file(table_, config_.device.product_table);
-  // A folder by the lock's name: whoever locks is refused.
+  // A folder by the lock's name: no lock can be taken.
   std::filesystem::create_directory(folder_.path() / "read" / ".products.lock");
   EXPECT_EQ(choose(config_).timed, 0);
   config_.data.sequence_length = 16;

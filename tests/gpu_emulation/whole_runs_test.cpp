@@ -1,5 +1,5 @@
-// Whole runs of the CUDA device on the emulated GPU: what it is asked for is what CUDA and cuBLASLt take, and
-// bits depend neither on when streams work nor on how host memory is locked.
+// Whole runs of the CUDA device on the emulated GPU. CUDA and cuBLASLt take all calls, and bits depend
+// neither on when streams work nor on how host memory is locked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Units of which some tensors are frozen: where these lie, and which gradients nobody makes any more.
+// Units with some frozen tensors: where these lie, and which gradients are made no more.
 #include "engine/graph/freeze.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Units of random operators, run on the reference kernels in memory that is poisoned with NaN and guarded:
-// what is derived is the derivative, and what is kept, made again, shared in place or placed changes no bit.
+// Units of random operators, run on the reference kernels in memory that is poisoned with NaN and guarded.
+// Derived passes give the derivative. Keeping a value, making it again, sharing it in place and placing it
+// change no bit.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -32,8 +32,8 @@ class GradientProducts final : public Kernels {
   ReferenceKernels reference_;
 };
 
-/// A head, whose loss is taken in chunks of rows: each adds to the gradient of the same matrix, and between
-/// that of the norm's weight and that of the matrix, and behind both, lies padding.
+/// A head, whose loss is taken in chunks of rows. Each chunk adds to the gradient of the same matrix. Padding
+/// lies between the gradients of the norm's weight and of the matrix, and behind both.
 class BegunGradient : public testing::Test {
  protected:
   static UnitBuilder::Built head() {

@@ -23,7 +23,7 @@ struct ncclComm {
 namespace strata {
 namespace {
 
-constexpr double kWatchdogSeconds = 900;  // far beyond a test's: whoever waits must be aborted
+constexpr double kWatchdogSeconds = 900;  // far beyond a test's: a rank that waits must be aborted
 
 /// Where the ranks of a new group meet.
 struct Start {

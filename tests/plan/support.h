@@ -63,7 +63,7 @@ using SymbolicState = std::map<std::string, std::uint64_t>;
 
 /// Runs the program in program order, buffers apart from one another.
 SymbolicState run_in_order(const Program& program, const Rounds& rounds);
-/// Runs so many steps of each model.
+/// Runs `steps` steps of each model.
 SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves = {});
 
 /// Runs a placed program in a random order that lanes and dependencies allow, on shared bytes, so that a

@@ -1,7 +1,7 @@
-// A CPU device that keeps account of what orders the work of its streams: a stream's own order, events that a
-// stream or the host waits for. Two pieces of work that touch the same memory, one of which writes, must have
-// an order; if they have none a GPU may run them in any. What host code does with memory is not seen, but
-// what the host has waited for counts for all that is issued later.
+// A CPU device that keeps account of what orders the work of its streams: a stream's own order, and events
+// that a stream or the host waits for. If two pieces of work touch the same memory, and one writes, they must
+// have an order: without one a GPU may run them in any. Accesses by host code are not seen. Events that the
+// host has waited for count for all work that is issued later.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What every test program does before main: strata_test() links it into each. Memory is handed out dirty,
-// here and in the programs that are started from here, a wrong cap of the vector code ends the program
-// instead of being left aside, and a case that takes too long ends the program, which names it.
+// here and in the programs that are started from here. A wrong cap of the vector code ends the program
+// instead of being ignored. A case that takes too long ends the program, which names the case.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

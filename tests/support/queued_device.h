@@ -1,5 +1,5 @@
-// A device that works in the background like a GPU, without one: each stream is a thread that performs what
-// was issued to it, events are tickets, and host code is told that it cannot address the device's memory.
+// A device that works in the background as a GPU does, and needs none. Each stream is a thread that performs
+// what was issued to it. Events are tickets. Host code is told that it cannot address the device's memory.
 // Arithmetic is the CPU device's. With it tests reach everything that asynchrony can break: missing waits,
 // reused events, results read too early.
 #pragma once
@@ -36,8 +36,8 @@ class QueuedDevice final : public Device {
 };
 
 /// The CPU device of tests that ask for no other: a QueuedDevice if STRATA_QUEUED_DEVICE is set in the
-/// environment, so that every run of theirs shows what counts on the device being done or on the host reading
-/// its memory (docs/sanitizers.md), and a CpuDevice if not.
+/// environment, else a CpuDevice. With the QueuedDevice every test shows code that relies on the device being
+/// done, or on the host reading the device's memory (docs/sanitizers.md).
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
 
 /// Has a stream of a QueuedDevice perform `work` in its order.

@@ -22,7 +22,7 @@ Tokenizer read(const std::string& family) {
   return Tokenizer::read(test::source_folder() / "tests/text/goldens" / (family + ".tokenizer.json"));
 }
 
-/// A text of characters of all lengths, a few of which come often.
+/// A text of characters of all lengths. A few characters come often.
 std::string random_text(std::mt19937& random, int characters) {
   constexpr std::u32string_view kOften = U" aeiotns.▁\n";
   std::string text;

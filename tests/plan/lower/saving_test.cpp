@@ -1,5 +1,5 @@
-// Saving as part of the step's program: where its instructions stand, what passes make of them, and that
-// every checkpoint has the state as it was after its step, whatever the other lanes have done meanwhile.
+// Saving as part of the step's program: where its instructions stand, and what passes make of them. Every
+// checkpoint has the state after its step, whatever the other lanes have done meanwhile.
 #include <gtest/gtest.h>
 
 #include <regex>

@@ -60,7 +60,7 @@ class Models {
   std::vector<std::unique_ptr<Member>> members_;
 };
 
-/// Makes models of several sizes, of which two validate.
+/// Makes models of several sizes. Two of them validate.
 Models mixed_models() {
   Models models;
   models.add(tiny_model(3, true));

@@ -240,8 +240,8 @@ TEST(Planner, SavesSomeTensorsOfABlockIfTheLinkHasTimeForSome) {
   EXPECT_EQ(levels, (std::set<std::size_t>{0, 1, 2, 3, 4}));
 }
 
-/// All gradients are on the host when the norm is known, and the drive should have read what else fits by
-/// then: that the sweep of updates behind it is fragmented must not keep it from that.
+/// All gradients are on the host when the norm is known. By then the drive should have read all else that
+/// fits, although the following sweep of updates is fragmented.
 TEST(Planner, ReadsStateAheadIntoTheRoomThatGradientsLeave) {
   Architecture a;
   a.model_type = "gpt2";

@@ -32,7 +32,7 @@ std::vector<std::string> names(const std::vector<TurnsOfModel>& models) {
   return names;
 }
 
-/// Makes any number of models, some of which have no turns.
+/// Makes any number of models. Some have no turns.
 std::vector<TurnsOfModel> any_models(std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<TurnsOfModel> models(1 + random() % 7);
