@@ -1,6 +1,6 @@
-// What would make a run faster, or make it fit: each change is tried by planning the run again with it, and
-// what is said of it is what that plan's step takes by the same rates. Changes are planned side by side on
-// the arena that the caller runs in (base/task_arena.h); results do not depend on its threads.
+// What would make a run faster, or make it fit. Each change is tried by planning the run again with it. Its
+// figure is that plan's step time by the same rates. Changes are planned side by side on the arena that the
+// caller runs in (base/task_arena.h). Results do not depend on its threads.
 #pragma once
 
 #include <array>

@@ -57,9 +57,10 @@ std::vector<Lengths> lengths_up_to(std::int64_t microbatches) {
   return lengths;
 }
 
-/// When a crossing is: before the unit's first backward pass of a step or behind it. With all forward passes
-/// that come first in one go, what they keep is there at all turns before that; with some between turns it is
-/// there at fewer, but the unit's parameters are wanted between turns.
+/// When a crossing is: before the unit's first backward pass of a step, or behind it. If all forward passes
+/// come first in one go, their saved activations are there at all turns before the first backward pass. If
+/// some come between turns, activations are there at fewer turns, but the unit's parameters are wanted
+/// between turns.
 enum class Phase : std::uint8_t { first, first_in_parts, later };
 
 /// When the host's bytes are counted: as the norm of all gradients is known, at the first turn, and on
@@ -142,9 +143,9 @@ class Builder {
     double read = 0, write = 0;              ///< seconds per byte
     double read_ahead = 0, write_ahead = 0;  ///< and between the norm and the first turn
     std::vector<Stretch> stretches = {};
-    /// These count units with one crossing of all turns: how often the seconds of all microbatches' passes,
-    /// and seconds per byte of what is kept for them that leaves the device, or comes back behind the last
-    /// turn.
+    /// These count units with one crossing of all turns. The first two count the seconds of all microbatches'
+    /// passes. The last two are seconds per byte of saved activations that leave the device, or come back
+    /// behind the last turn.
     double whole_forward = 0, whole_backward = 0, whole_out = 0, whole_in = 0;
     std::size_t row = 0;
   };
@@ -484,8 +485,9 @@ class Builder {
     add_spill(Spilled::kept, kTurn, 1, 1, 0, 0);
   }
 
-  /// `at` has a bit for each moment at which the host has room for other things instead; how often all of it
-  /// is read and written, and how often between the norm and the first turn.
+  /// `at` has a bit for each moment at which the host has room for other things instead. `read` and `written`
+  /// are how often all of it is read and written, and the others how often between the norm and the first
+  /// turn.
   void add_spill(Spilled what, unsigned at, int read, int written, int read_ahead, int written_ahead) {
     const double bytes = most_spilled(what);
     if (bytes == 0) return;

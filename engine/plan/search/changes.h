@@ -24,7 +24,7 @@ std::string_view name_of(ChangeEffect effect);
 struct Change {
   std::vector<std::string> settings = {};  ///< "key=value", as --set takes them
   ChangeEffect effect = ChangeEffect::none;
-  double link = 1, drive = 1;  ///< so many times the rates of both directions
+  double link = 1, drive = 1;  ///< factors of the rates of both directions
 
   /// Changes of one kind are alternatives: the keys that it sets, or "link" or "drive".
   std::string kind() const;
@@ -47,7 +47,7 @@ struct ChangeFacts {
 /// back to it where the run file decides them. REQUIRES: there is a model; budgets are set.
 std::vector<Change> faster_changes(const std::vector<RunConfig>& configs, const ChangeFacts& facts);
 
-/// The folder that a change names where a run has no drives: whoever takes it names one of their own.
+/// The folder that a change names if a run has no drives. A user puts a folder of their own in its place.
 inline constexpr std::string_view kSomeFolder = "/scratch";
 
 /// All that may make a run fit whose budgets are too small.

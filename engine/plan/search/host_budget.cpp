@@ -29,8 +29,9 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
 
 namespace {
 
-/// A rank's own: what a run of a tiny model has besides its arenas (VmRSS in /proc on two cores: 104 MiB of
-/// code and libraries, which the ranks of a host share, and 125 MiB of memory for each).
+/// What the processes of `ranks` ranks need besides their arenas. Measured as VmRSS of a tiny model's run on
+/// two cores: 104 MiB of code and libraries, which the ranks of a host share, and 125 MiB of memory for each
+/// rank.
 Bytes process_bytes(int ranks) {
   constexpr Bytes kCode = 104 * MiB, kRank = 125 * MiB;
   return kCode / ranks + kRank;

@@ -1,5 +1,5 @@
-// The turns of a model on all of its stages: stages that meet in one take it together, so that all turns of a
-// run have one order, of which each rank has its part.
+// The turns of a model on all of its stages. Stages that meet in a turn take it together. So all turns of a
+// run have one order, and each rank has its part of that order.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ class KernelTimes {
   /// In place of what was known of calls of that name. REQUIRES: more than 0 seconds.
   void add(const KernelWork& call, double seconds);
 
-  /// All calls take so many times less.
+  /// Divides the time of each call by `times`.
   void speed_up(double times);
 
   bool is_empty() const { return by_operator_.empty(); }

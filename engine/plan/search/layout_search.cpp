@@ -20,14 +20,14 @@ namespace {
 
 /// Layouts that are planned at once, whatever the threads.
 constexpr std::size_t kAtOnce = 8;
-/// Instructions of passes that are planned in all, which is what planning takes time for: so many for few
-/// ranks, and more as their square root, since there are more layouts then; of one layout no more than this
-/// share.
+/// The instructions of passes that are planned in all, since these are what planning takes time for. The
+/// number is for kFewRanks, and grows as the square root of the ranks, since there are more layouts then. One
+/// layout has at most the share kMostOfOne.
 constexpr double kMostInstructions = 320'000, kFewRanks = 64, kMostOfOne = 0.25;
 /// Layouts that are planned at least, if they are no larger.
 constexpr std::size_t kLeastLayouts = 16;
-/// The best ways to share out the model of which then other schedules, microbatches and ZeRO stages are
-/// planned.
+/// The number of best ways to share out the model for which other schedules, microbatches and ZeRO stages are
+/// planned, too.
 constexpr std::size_t kRefined = 3;
 /// Steps with more are not planned whole.
 constexpr std::int64_t kWhole = 20'000;

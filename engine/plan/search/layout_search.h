@@ -1,7 +1,7 @@
-// The search for a run's layout: all that its run file allows are priced (layout_cost.h), those that promise
-// most are planned and timed (planned_run.h), and none is planned whose bound is above the best step found.
-// Layouts are planned side by side on the arena that the caller runs in; results do not depend on its
-// threads.
+// The search for a run's layout. All layouts that the run file allows are priced (layout_cost.h). The most
+// promising ones are planned and timed (planned_run.h). A layout is not planned if its bound is above the
+// best step found. Layouts are planned side by side on the arena that the caller runs in. Results do not
+// depend on its threads.
 #pragma once
 
 #include <array>

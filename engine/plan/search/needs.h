@@ -17,11 +17,12 @@ struct StepNeeds {
   std::string binding() const;  ///< "compute", "h2d", "d2h", "nvme" or "host memory"
 };
 
-/// compute: executed FLOPs / rate, or what the passes' kernels take if they were measured. h2d, d2h: bytes /
-/// link. host memory: what an update reads and writes per parameter (StateFormat::update_bytes: of AdamW 28
-/// with fp32 p, m and v, 26 with a split master, 20 or 18 with bf16 m and v) plus the bytes of all links, /
-/// DRAM rate. nvme: bytes read / reading rate + bytes written / writing rate, of drives that do one at a
-/// time.
+/// - compute: executed FLOPs / rate, or the time of the passes' kernels if they were measured.
+/// - h2d, d2h: bytes / link rate.
+/// - host memory: (update bytes + bytes of all links) / DRAM rate. Update bytes are StateFormat::update_bytes
+/// per
+///   parameter: for AdamW 28 with fp32 p, m and v, 26 with a split master, 20 or 18 with bf16 m and v.
+/// - nvme: bytes read / reading rate + bytes written / writing rate, of drives that do one at a time.
 StepNeeds step_needs(const Plan& plan, const MachineRates& rates);
 
 /// What all models that take part ask of each resource in a round.

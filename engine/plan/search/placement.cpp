@@ -15,8 +15,8 @@
 namespace strata {
 namespace {
 
-/// Places values of the host so that what comes to it early in a step waits as little as there is room for
-/// on what is done late in the step before, as an update with its gradients.
+/// Places values of the host so that copies to it early in a step wait little for work that is late in the
+/// step before, such as an update with its gradients. They wait the less the more room there is.
 void place_on_host(Program& program, Bytes budget) {
   constexpr Bytes kMore = 8;              // at most an eighth of what it needs
   constexpr std::size_t kShortPause = 8;  // instructions that nothing waits for long

@@ -25,9 +25,9 @@ struct MachineRates {
   RankLinks links = {};                    ///< as the profile gives them
   friend bool operator==(const MachineRates&, const MachineRates&) = default;
 
-  /// The part of all cores that a copy takes which comes to so many bytes per second; 0 if others make it.
+  /// The part of all cores that a copy at `copied_per_second` bytes takes; 0 if cores do not copy.
   double share_of_cores(double copied_per_second) const;
-  /// The part of the host's memory bandwidth that goes through it at so many bytes per second takes.
+  /// The part of the host's memory bandwidth that `bytes_per_second` take.
   double share_of_memory(double bytes_per_second) const;
   /// The part of the host's memory bandwidth that a copy between host and device takes. If cores copy, the
   /// device's memory is the host's, too.
@@ -52,16 +52,20 @@ MachineRates rates_from_profile(const nlohmann::json& json);
 /// The profile that profile_json() gives. Throws ConfigError that names `path` if `text` is none.
 MachineRates parse_profile(std::string_view text, const std::string& path);
 
-/// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones,
-/// so that a plan does not depend on how busy the machine is. Only their ratios matter. CPU: 400 GFLOP/s per
-/// core in bf16 and 200 in fp32, copies at 8 GB/s per core, or at device.flops and device.link if that is
-/// slower. CUDA: an H100's, 600 TFLOP/s in 16 bits, 50 in fp32 and, for fp8, 900 overall, since its products
-/// are twice as fast but attention, the head and rounding are not; copies at 50 GB/s each way. Drives read 6
-/// GB/s and write 4, or what memory.nvme.limit lets them. Throws ConfigError if the profile cannot be read.
+/// Rates to compare plans by. They are those of the profile that the run file names (plan.machine), else
+/// nominal ones, so that a plan does not depend on how busy the machine is. Only their ratios matter.
+/// - CPU: 400 GFLOP/s per core in bf16, 200 in fp32, copies at 8 GB/s per core. device.flops and device.link
+/// count
+///   if they are slower.
+/// - CUDA: an H100's 600 TFLOP/s in 16 bits, 50 in fp32, 900 overall with fp8, copies at 50 GB/s each way.
+/// With
+///   fp8, products are twice as fast, but attention, the head and rounding are not.
+/// - Drives: 6 GB/s of reading and 4 of writing, or memory.nvme.limit.
+/// Throws ConfigError if the profile cannot be read.
 MachineRates planning_rates(const RunConfig& config);
 
-/// Seconds of a step by given rates, of which exchanges between ranks take `exchanging`. If the cores copy,
-/// what they do of copies, exchanges and computing adds up; a limited link can take longer than all of it.
+/// Seconds of a step by given rates. Exchanges between ranks take `exchanging` seconds. If the cores copy,
+/// their copies, exchanges and computing add up. A limited link can take longer than all of these.
 double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h, double exchanging);
 
 /// Seconds that drives need which do one thing at a time.

@@ -31,7 +31,8 @@ void raise_all(MachineRates& rates, double bound, double seconds) {
   rates.kernels.speed_up(times);
 }
 
-/// By the FLOPs of the mathematics, too, of which a rank may execute less than its part.
+/// The needs by executed FLOPs or by those of the mathematics: a rank may execute less than its part of
+/// these.
 StepNeeds needs_of(const Plan& plan, const MachineRates& rates) {
   StepNeeds needs = step_needs(plan, rates);
   needs.compute = std::max(needs.compute, plan.flops.model / rates.flops_per_second);

@@ -26,9 +26,9 @@ struct BudgetError : ConfigError {
   NeededBudgets needed;  ///< as the sentence says; nothing if it is of several models
 };
 
-/// Names the budget that is too small and the smallest that works: with what is named the run is planned, and
-/// not with less of it. REQUIRES: `searches` are those of `config` for each stage of the pipeline, of which
-/// one finds nothing.
+/// Names the budget that is too small and the smallest that works. With that budget the run is planned, and
+/// with a smaller one it is not. REQUIRES: `searches` are those of `config` for each stage of the pipeline,
+/// and one of them finds nothing.
 BudgetError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
                          std::vector<CheapestSearch> searches);
 

@@ -77,7 +77,7 @@ class Enumeration {
     const RunConfig::ParallelSection& given = open_.parallel;
     const std::int64_t holders = layout.parallel.data * layout.parallel.context;
     std::set<std::int64_t> replicas = {1};
-    // Shards within a node, of which each node has all.
+    // Shards within a node: each node has all of them.
     const std::int64_t in_node = node_ranks_ / (layout.parallel.tensor * layout.parallel.pipeline);
     if (in_node > 1 && in_node < holders && holders % in_node == 0) replicas.insert(holders / in_node);
     layout.parallel.shard.reset();

@@ -31,10 +31,13 @@ RunConfig with_layout(RunConfig open, const RunLayout& layout);
 /// Throws ConfigError if the run file does not allow these settings.
 RunConfig with_settings(const RunConfig& open, const std::vector<std::string>& settings);
 
-/// All layouts of so many ranks that a run file allows, of which nodes have `node_ranks` each (0: all): its
-/// own values where it gives them. A model may refuse some besides. Only a run file gives gpipe and
-/// breadth_first, which keep the activations of all microbatches, the schedules of pipedream, which learn
-/// otherwise, zero_stage 0, and less than 4096 tokens of a sequence for each of the ranks that share it.
+/// All layouts of `ranks` ranks that a run file allows, on nodes with `node_ranks` ranks each (0: one node).
+/// They have the run file's own values. A model may refuse some of them. Some choices are taken only if the
+/// run file gives them:
+/// - gpipe and breadth_first, which keep the activations of all microbatches;
+/// - the schedules of pipedream, which learn otherwise;
+/// - zero_stage 0;
+/// - less than 4096 tokens of a sequence for each rank that shares it.
 std::vector<RunLayout> layouts_of(const RunConfig& open, std::int64_t ranks, std::int64_t node_ranks);
 
 }  // namespace strata

@@ -13,8 +13,8 @@
 namespace strata {
 namespace {
 
-/// FLOPs that take the device as long as it needs for its passes, if their kernels were measured; and if
-/// cores compute, for all but copies: updates, too, since they do one thing at a time wherever state is.
+/// The FLOPs that take the device as long as its passes do, if their kernels were measured. If cores compute,
+/// all but copies is included, updates too, since cores do one thing at a time wherever state is.
 double work(const Program& program, const MachineRates& rates) {
   const bool knows_kernels = !rates.kernels.is_empty();
   double flops = knows_kernels ? 0 : executed_flops(program);

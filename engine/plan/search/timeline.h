@@ -17,9 +17,10 @@ class UnitPass;
 /// Seconds that a pass takes the lane compute, of a microbatch.
 double seconds_of_pass(const UnitPass& pass, const MachineRates& rates);
 
-/// Seconds that each instruction of a program takes by itself in a step that saves nothing: those of its
-/// calls of kernels, if the machine's were measured, else of its FLOPs; of the bytes that it copies, reads,
-/// writes or sends; or of the memory that it goes through. REQUIRES: program and rates outlive it.
+/// Seconds that each instruction of a program takes by itself in a step that saves nothing. Passes take the
+/// time of their kernels, if the machine's were measured, else of their FLOPs. Other instructions take the
+/// time of the bytes that they copy, read, write or send, or of the memory that they go through. REQUIRES:
+/// program and rates outlive it.
 class InstructionCosts {
  public:
   InstructionCosts(const Program& program, const MachineRates& rates);
@@ -55,10 +56,10 @@ struct RoundTimeline {
   std::vector<InstructionTime> instructions;  ///< in program order
 };
 
-/// Gives the last of a few rounds, of each rank. Lanes of a rank share what they work with: if they together
-/// want more of it than there is, each is slowed down. Where cores copy, computing and updates want all of
-/// them, a copy or an exchange one, or less over a limited link; drives read and write in turns; and copies,
-/// drives and what goes through the host's memory share its bandwidth. REQUIRES: the programs are placed,
+/// Gives the last of a few rounds, of each rank. Lanes of a rank share its resources. If they together want
+/// more of a resource than there is, each is slowed down. If cores copy, computing and updates want all
+/// cores, and a copy or an exchange wants one, or less over a limited link. Drives read and write in turns.
+/// Copies, drives and updates share the bandwidth of the host's memory. REQUIRES: the programs are placed,
 /// have dependencies, and meet.
 std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, const MachineRates& rates);
 

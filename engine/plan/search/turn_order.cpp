@@ -35,9 +35,9 @@ TurnOrder longest_remaining_first(const std::vector<TurnsOfModel>& models) {
   }
 }
 
-/// A step begins when the one before it in the list of models would have ended alone, and is done in as many
-/// parts as are under way: each takes as long as the step that begins with it. So at every moment models do
-/// all parts of a step, one each.
+/// A step begins when the step before it in the list of models would have ended alone. A step is done in
+/// `under_way` parts, and each part takes as long as the step that begins with it. So at every moment models
+/// do all parts of a step, one each.
 TurnOrder staggered(const std::vector<TurnsOfModel>& models, std::size_t under_way, bool keeps_visits,
                     RoundEnds ends) {
   std::vector<std::size_t> taking_part;

@@ -29,11 +29,15 @@ struct TurnOrder {
 /// Where a round may end: between the steps of all models, or within some of them, which go on in the next.
 enum class RoundEnds { between_steps, within_steps };
 
-/// The orders to choose from: longest remaining time first, at each turn, as Hydra does it (Nagrecha and
-/// Kumar 2021); step after step; and staggered, with two, three, four or all models under way, each begun as
-/// much later than the one before it as evens out what their steps ask of the links. So many are under way at
-/// every moment, also where a round ends, if that may be within steps. Turns of a visit stand
-/// together, or each for itself, which is even in shorter times. Models without turns take no part.
+/// The orders to choose from:
+/// - longest remaining time first, at each turn, as Hydra does it (Nagrecha and Kumar 2021);
+/// - step after step;
+/// - staggered, with two, three, four or all models under way. Each begins so much later than the one before
+/// it
+///   that their steps' demands on the links even out. The same number is under way at every moment, also
+///   where a round ends, if a round may end within steps. Turns of a visit stand together, or each for
+///   itself.
+/// Models without turns take no part.
 std::vector<TurnOrder> turn_orders(const std::vector<TurnsOfModel>& models, RoundEnds ends);
 
 }  // namespace strata

@@ -24,10 +24,10 @@ struct TurnSchedule {
   std::vector<std::size_t> begins;  ///< by model: the turn that rounds begin with, as of a TurnOrder
 };
 
-/// The orders of turn_orders(). If there are several roles, each with its bubbles filled: while a rank waits
-/// for another in one model, it takes the first turn of others that can be done; and for comparison step
-/// after step without that. Every order has a turn on all of its roles at once, so ranks that do one thing at
-/// a time never wait in a circle.
+/// The orders of turn_orders(). If there are several roles, the bubbles of each order are filled: while a
+/// rank waits for another in one model, it takes the first turn of other models that can be done. Step after
+/// step is there without that, too, for comparison. Every order has a turn on all of its roles at once. So
+/// ranks that do one thing at a time never wait in a circle.
 std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
                                          std::span<const RankRole> roles);
 
