@@ -35,7 +35,7 @@ log_to() { # FILE COMMAND...
   "$@" >"$file" 2>&1
 }
 
-# Runs a command with its output kept back, of which the last line is said now and then; shows it all if the command fails.
+# Runs a command and keeps its output back. Now and then the last line is shown, and all of it if the command fails.
 quietly() {
   local log status=0
   log=$(mktemp)

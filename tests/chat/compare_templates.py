@@ -39,7 +39,7 @@ def differ(ours, theirs):
     if "error" in ours and "error" in theirs:  # of the same words, if they are the template's
         kind, _, message = theirs["error"].partition(": ")
         return kind == "TemplateError" and not ours["error"].endswith(message)
-    if None in theirs.get("spans", []):  # of which prefixes do not tell all
+    if None in theirs.get("spans", []):  # prefixes do not tell all of them
         return "error" not in ours and (ours["text"] != theirs["text"] or any(
             other is not None and own != other for own, other in zip(ours["spans"], theirs["spans"])))
     return ours != theirs

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes tests/chat/goldens with the PyPI packages transformers 5.24.0 and jinja2 3.1.6: make_goldens.py
 
-What transformers renders of random conversations by the templates in templates/, with the bytes that `generation` tags
-mark and those that prefixes tell; and of small templates for single features: those of features.py, and random ones."""
+Has transformers render random conversations by the templates in templates/, with the bytes that `generation` tags mark
+and those that prefixes tell. Has it render small templates for single features, too: those of features.py, and random
+ones."""
 import json
 import os
 import pathlib

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """What the compilers make of the CUDA kernels, without a GPU: compiled_kernels_test.py PTXAS FOLDER LIBRARY [--table] [SOURCE...]
 
-FOLDER has the PTX that the build has kept. ptxas assembles it for each of ARCHITECTURES, and every kernel is held against KERNELS:
-nothing is spilled, there is no stack frame, enough threads fit a multiprocessor beside each other, and a run of neighbouring
-elements is one access. Every kernel that the host's code in LIBRARY starts has PTX: nvcc compiles templates twice, for the host
+FOLDER has the PTX that the build has kept. ptxas assembles it for each of ARCHITECTURES, and every kernel is held against KERNELS.
+No kernel spills or has a stack frame, enough threads fit a multiprocessor, and a run of neighbouring elements is one access. Every kernel that the host's code in LIBRARY starts has PTX: nvcc compiles templates twice, for the host
 and for the GPU, and the two can come to different types. SOURCE: norm for norm.cu, ...; none: all but LONG, which take minutes, and without the kernels of float16,
 which are those of bfloat16 with other conversions. Exit status 1 and one sentence per finding, 77 if there is nothing to look at."""
 import argparse
@@ -20,7 +19,7 @@ ARCHITECTURES = {"sm_80": "compute_80", "sm_90": "compute_90", "sm_100": "comput
 REGISTERS = 65536  # of a multiprocessor, on each of them
 LONG = {"attention", "grouped_product"}
 
-# threads: so many fit a multiprocessor at least. stored, loaded: instructions that move less than 8 bytes, of a kernel that moves
+# threads: the number that fits a multiprocessor, at least. stored, loaded: instructions that move less than 8 bytes, of a kernel that moves
 # runs: ends of rows, statistics, indices, coefficients. A run that is taken apart is four more at least.
 # frame: bytes of the stack, in kernels that stand in for a library where it is missing.
 Limits = collections.namedtuple("Limits", "threads stored loaded frame", defaults=(0, 0, 0))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gives every single operation on the drive of a five-step run an error, no space, a short transfer and a flipped bit, one per run: each
-# run ends with the bits of one without faults or with one clear error, and goes on from its checkpoint to the same bits.
+# Gives every single operation on the drive of a five-step run an error, no space, a short transfer and a flipped bit, one per run.
+# Each run ends with the bits of a run without faults, or with one clear error. It then resumes from its checkpoint to the same bits.
 #   tests/faults/every_operation.sh      needs build/ (./test.sh); some minutes; TMPDIR is on the drive to use
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -4,7 +4,7 @@
 
 .venv is that of tests/parity/setup.sh. The weights are no files: value() makes each of its tensor's name and its place, here and in
 tiny_models.h. A golden counts only if single and double precision choose the same tokens, and if the likeliest token is ahead of
-the next one by MARGIN at every step: otherwise the script tries the next seed.
+the next one by MARGIN at every step. Otherwise the script tries the next seed.
 """
 import json
 import pathlib

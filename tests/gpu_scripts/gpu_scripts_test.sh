@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Tests bench/first.sh, bench/second.sh and bench/gpu.sh on a bundle of fake programs, so without a GPU: gpu_scripts_test.sh CASE
-# A fake program prints what the file beside it with .out has, then exits with the status in .status; HANG in .out never ends, even on
-# SIGTERM.
+# Tests bench/first.sh, bench/second.sh and bench/gpu.sh on a bundle of fake programs, so without a GPU:
+#
+#   gpu_scripts_test.sh CASE
+#
+# A fake program prints the file beside it with .out, then exits with the status in .status. HANG in .out never ends, even on SIGTERM.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)

@@ -2,8 +2,8 @@
 
     .venv/bin/python tests/parity/make_goldens.py [NAME ...]
 
-Every golden is trained a second time in double precision; where that disagrees with single precision by more than a
-third of the tolerance that the engine has to meet, the golden is ill-conditioned and the script fails.
+Every golden is trained a second time in double precision. If the two precisions disagree by more than a third of the
+tolerance that the engine has to meet, the golden is ill-conditioned and the script fails.
 """
 import argparse
 import fnmatch
@@ -267,7 +267,7 @@ def logits_and_targets(model, part, lengths):
 
 
 def accumulate(model, windows, microbatch, autocast, first_token, documents):
-    """Adds the gradient of the mean loss over all tokens of `windows`, of which the first has that number; returns that loss.
+    """Adds the gradient of the mean loss over all tokens of `windows`, and returns that loss. Their first token has the number `first_token`.
 
     A model with output_router_logits adds its auxiliary loss, which is one of a microbatch: its mean over them.
     """

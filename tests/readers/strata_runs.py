@@ -76,7 +76,7 @@ class Runs:
         return steps, validations
 
     def start_and_wait(self, name, steps, *words, settings=()):
-        """Starts the program and returns when it has told of so many steps in report.metrics."""
+        """Starts the program and returns when report.metrics has `steps` more steps."""
         told = len(self.metrics_lines(name))
         process = self.start(*words, settings=settings)
         until = time.monotonic() + SECONDS

@@ -1,4 +1,4 @@
-"""The texts that make_goldens.py has encoded, and of which compare_tokenizers.py makes random ones."""
+"""The texts that make_goldens.py encodes, and that compare_tokenizers.py makes random texts from."""
 
 CODE = '''#include <vector>
 template <typename T>\tT sum(const std::vector<T>& v) {\r

@@ -8,7 +8,8 @@
 collect writes documents with zero bytes between them: half of them texts of files below the paths, in the order of a
 hash, among them translations in .mo files; half of them random texts. train makes tokenizers as large as real ones of
 the families of make_goldens.py. compare prints the first differences of each tokenizer, also in texts of its
-special tokens, and MB/s of both by one thread's time on a core: medians over parts of the documents, for which they take turns; exit status 1 if any ids differ."""
+special tokens. It prints MB/s of both by one thread's time on a core: medians over parts of the documents, for which
+they take turns. Exit status 1 if any ids differ."""
 import array
 import gettext
 import hashlib

@@ -2,8 +2,8 @@
 """Makes tests/text/goldens with the PyPI packages tokenizers 0.23.3 and sentencepiece: make_goldens.py
 
 Trains a small tokenizer of each family on docs/ and languages.txt, and writes its tokenizer.json and what it makes of
-the texts of cases.py; and what single normalizers, pre-tokenizers and decoders make of them. Only whoever changes the
-cases runs this: training is not reproducible to the bit, so all files change."""
+the texts of cases.py; and what single normalizers, pre-tokenizers and decoders make of them. Run this only if
+you change the cases: training is not reproducible to the bit, so all files change."""
 import io
 import json
 import pathlib
@@ -25,7 +25,7 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 def corpus():
     lines = (HERE / "languages.txt").read_text().splitlines()
-    for page in sorted((HERE.parents[1] / "docs").glob("*.md")):
+    for page in sorted((HERE.parents[1] / "docs").rglob("*.md")):
         lines += page.read_text().splitlines()[:150]
     return lines
 
@@ -223,7 +223,7 @@ TIES = [chr(0x100 + i) + chr(0x200 + i) * 4 for i in range(20)]
 
 
 def ties():
-    """Unigrams of which a text may be written in two ways, x a aaa or x aaa a, whose scores are the same or differ in
+    """Unigrams that may write a text in two ways, x a aaa or x aaa a. The scores of both are the same, or differ in
     their last bits by how a score's digits are read: as the nearest number, or by a division."""
     rng = random.Random(1)
     tokens = [("<unk>", 0.0)]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes tests/text/goldens/spans.json with the PyPI package tokenizers 0.23.3: make_spans.py
 
-Stretches of texts, in characters, and the tokens that they have, as transformers finds those of what an assistant says:
-all whose characters overlap the stretch's. Stretches that begin or end where no token stands are left out: a token of
-spaces alone stands nowhere for some post-processors. So are unigrams with bytes, where all bytes of neighbouring unknown
+Stretches of texts, in characters, and their tokens. A stretch has all tokens whose characters overlap its own, as
+transformers finds the tokens of what an assistant says. Stretches that begin or end where no token stands are left out: a token
+of spaces alone stands nowhere for some post-processors. So are unigrams with bytes, where all bytes of neighbouring unknown
 characters have the place of all of these."""
 import json
 import pathlib
