@@ -49,98 +49,93 @@ CLI::Validator within(double least, double most) {
 }
 
 void add_model(CLI::App& app, ModelCommand& command) {
-  app.add_option(
-         "model", command.model,
-         "a Hugging Face folder, a checkpoint (step-00000100), or a folder of checkpoints, of which the "
-         "newest is taken")
+  app.add_option("model", command.model,
+                 "a Hugging Face folder, a checkpoint (step-00000100), or a folder of checkpoints: its "
+                 "newest is taken")
       ->required();
   app.add_option("--tokenizer", command.tokenizer,
-                 "a model's folder or its tokenizer.json, or 'bytes'; left out: the model's folder");
-  app.add_option(
-         "--begin-token", command.begin_token,
-         "auto, always or never, as data.begin_token; left out: as the checkpoint's run has it, else auto")
+                 "a model's folder, its tokenizer.json, or 'bytes'; left out: the model's own");
+  app.add_option("--begin-token", command.begin_token,
+                 "as data.begin_token; left out: as in the checkpoint's run, else auto")
       ->check(CLI::IsMember({"auto", "always", "never"}));
-  app.add_option(
-         "--precision", command.precision,
-         "auto, fp32, bf16, fp16 or fp8; auto: bf16 where the device has instructions for it, else fp32")
+  app.add_option("--precision", command.precision,
+                 "type of weights and products; auto: bf16 if the device has instructions for it, else fp32")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16", "fp8"}))
       ->default_val("auto");
-  app.add_option("--device", command.device, "cpu or cuda")
+  app.add_option("--device", command.device, "the device that computes")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->default_val("cpu");
   app.add_option("--threads", command.threads, "threads that compute; 0: one per core")
       ->check(CLI::Range(0, 4096));
   app.add_option("--device-memory", command.device_memory,
-                 "what the model may take on the device, as in 8GiB; units that do not fit are streamed")
+                 "budget on the device, as in 8GiB; units that do not fit are streamed")
       ->default_val("unlimited");
-  app.add_option(
-         "--host-memory", command.host_memory,
-         "what streamed units may take on the host; if they do not fit, they are read from the model's "
-         "files again and again")
+  app.add_option("--host-memory", command.host_memory,
+                 "budget on the host for streamed units; if they do not fit, they are read from the model's "
+                 "files each time")
       ->default_val("unlimited");
   app.add_option("--json", command.json, "write a report as JSON to this file, '-' for standard output");
 }
 
 void add_documents(CLI::App& app, DocumentsCommand& command) {
-  app.add_option("--format", command.format, "what the files hold, as data.format: auto, text or records")
+  app.add_option("--format", command.format, "what the files hold, as data.format")
       ->check(CLI::IsMember({"auto", "text", "records"}))
       ->default_val("auto");
-  app.add_option(
-         "--field", command.fields,
-         "what records call a field, as in data.fields: messages=dialogue; may be given several times")
+  app.add_option("--field", command.fields,
+                 "what records call a field, as data.fields: messages=dialogue; may be given several times")
       ->take_all()
       ->expected(1);
 }
 
 CLI::App* add_generate(CLI::App& app, GenerateCommand& command) {
-  CLI::App* generate = app.add_subcommand("generate", "write what a model says behind prompts");
+  CLI::App* generate = app.add_subcommand("generate", "continue prompts with a model");
   add_model(*generate, command);
-  generate->add_option("--prompt", command.prompts, "a text to go on from; may be given several times")
+  generate->add_option("--prompt", command.prompts, "a text to continue; may be given several times")
       ->take_all()
       ->expected(1);
   generate->add_option("--prompt-file", command.prompt_file, "a file whose text is one more prompt");
   generate->add_flag("--chat", command.chat,
-                     "prompts are messages of a user, which the model's chat template puts into words");
-  generate->add_option("--max-tokens", command.max_tokens, "tokens that follow a prompt at most")
+                     "prompts are messages of a user, written by the model's chat template");
+  generate->add_option("--max-tokens", command.max_tokens, "most tokens after a prompt")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
       ->default_val(command.max_tokens);
   generate
       ->add_option("--temperature", command.temperature,
-                   "logits are divided by it before a token is drawn; 0: the likeliest token")
+                   "divide logits before a token is drawn; 0: the likeliest token")
       ->check(within(0, 1000))
       ->default_val(command.temperature);
   generate
       ->add_option("--top-p", command.top_p,
-                   "draw from the fewest of the likeliest tokens whose probabilities reach this")
+                   "draw from the fewest likeliest tokens whose probabilities reach this number")
       ->check(within(0, 1))
       ->default_val(command.top_p);
-  generate->add_option("--top-k", command.top_k, "draw from at most so many of the likeliest tokens; 0: all")
+  generate
+      ->add_option("--top-k", command.top_k, "draw from at most this number of the likeliest tokens; 0: all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
-  generate->add_option("--seed", command.seed, "of what is drawn: the same seed draws the same numbers");
+  generate->add_option("--seed", command.seed, "seed of the draws: the same seed draws the same tokens");
   return generate;
 }
 
 CLI::App* add_evaluate(CLI::App& app, EvaluateCommand& command) {
   CLI::App* evaluate =
-      app.add_subcommand("evaluate", "print the mean loss and the perplexity of files under a model");
+      app.add_subcommand("evaluate", "print mean loss and perplexity of files under a model");
   add_model(*evaluate, command);
   evaluate
-      ->add_option(
-          "--data", command.data,
-          "files, or patterns as in data.path: texts, a document each; JSON records, a document each, of "
-          "which what training leaves out is left out; or .bin files of token ids")
+      ->add_option("--data", command.data,
+                   "files, or patterns as in data.path: texts, JSON records, or .bin files of token ids; "
+                   "tokens that training leaves out do not count")
       ->required()
       ->take_all();
   add_documents(*evaluate, command);
   evaluate
       ->add_option("--sequence", command.sequence,
-                   "a longer document is cut into windows of so many tokens, which are predicted each from "
-                   "those before it in its window; 0: the model's longest sequence, but at most 1024")
+                   "most tokens of a window; longer documents are cut into windows; 0: the model's longest "
+                   "sequence, but at most 1024")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
   evaluate->add_option("--batch", command.batch, "windows that are computed together")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->default_val(command.batch);
-  evaluate->add_option("--token-bytes", command.token_bytes, "of an id in .bin files that do not say it")
+  evaluate->add_option("--token-bytes", command.token_bytes, "width of an id in .bin files without a header")
       ->check(CLI::IsMember({2, 4, 8}))
       ->default_val(command.token_bytes);
   return evaluate;
@@ -151,15 +146,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
 
   TrainCommand train;
-  CLI::App* train_app =
-      app.add_subcommand("train", "train as the run file says; goes on from its newest checkpoint");
+  CLI::App* train_app = app.add_subcommand("train", "train a run file; resumes from its newest checkpoint");
   add_run_file(*train_app, train)->required();
   train_app->add_option("--json", train.json,
                         "write the report as JSON to this file, '-' for standard output");
   train_app->add_option("--profile", train.profile,
                         "write one of the first steps, as planned and as measured, to this folder (see plan "
                         "--profile)");
-  train_app->add_flag("--fresh", train.fresh, "start anew instead of going on from a checkpoint");
+  train_app->add_flag("--fresh", train.fresh, "begin anew instead of resuming from a checkpoint");
   train_app->add_flag("--dump-config", train.dump_config, "print the full effective run file and end");
   train_app->add_flag_callback(
       "--help-config",
@@ -176,26 +170,24 @@ int run(int argc, char** argv) {
   plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
   plan_app->add_option(
       "--profile", plan.profile,
-      "write the step as planned to this folder: report.html, a page of where memory and time go, "
-      "trace.pftrace for ui.perfetto.dev, memory_view.pickle for PyTorch's memory_viz, "
-      "summary.json");
+      "write the planned step to this folder: report.html (where memory and time go), trace.pftrace for "
+      "ui.perfetto.dev, memory_view.pickle for PyTorch's memory_viz, summary.json");
   plan_app->add_option_function<std::string>(
       "--machine",
       [&plan](const std::string& file) {
         plan.overrides.push_back("plan.machine=" + value::Text::write(file));
       },
-      "plan for the machine whose profile this file is, whatever plan.machine says");
+      "plan for the machine of this profile, whatever plan.machine says");
   plan_app->add_flag(
       "--search", plan.search,
-      "find the layout and microbatch with the shortest step: of all that --ranks allow, what the run "
-      "file gives stays as it is");
+      "find the layout and microbatch with the shortest step on --ranks; keys that the run file gives stay");
   plan_app
       ->add_flag("--simulate", plan.simulate,
                  "print what a step takes, which lanes wait, and what more memory or faster links would save")
       ->excludes("--search");
   plan_app->add_option("--trace", plan.trace,
-                       "write the step's timeline as planned to this file, for ui.perfetto.dev");
-  plan_app->add_option("--ranks", plan.ranks, "ranks that the run is planned for, as mpirun -n starts them")
+                       "write the planned timeline of a step to this file, for ui.perfetto.dev");
+  plan_app->add_option("--ranks", plan.ranks, "ranks to plan for, as mpirun -n starts them")
       ->check(CLI::Range(1, 1'000'000));
   plan_app->add_flag("--program", plan.program, "print the program of a step");
   plan_app->add_flag("--schedule", plan.schedule,
@@ -205,22 +197,20 @@ int run(int argc, char** argv) {
   CLI::App* profile_app = app.add_subcommand(
       "profile", "run a few steps and write a page of where memory and time go; saves nothing else");
   CLI::Option* profiled_run = add_run_file(*profile_app, profile);
-  profile_app->add_option(
-      "--out", profile.out,
-      "the folder to write: report.html, trace.pftrace, memory_view.pickle, summary.json; "
-      "of a comparison the file");
+  profile_app->add_option("--out", profile.out,
+                          "the folder to write (report.html, trace.pftrace, memory_view.pickle, "
+                          "summary.json); with --compare the file");
   profile_app
       ->add_option("--steps", profile.steps, "steps to run; the third is measured, or the last of fewer")
       ->check(CLI::Range(1, 1'000'000))
       ->default_val(profile.steps);
-  profile_app
-      ->add_option("--compare", profile.compared, "compare two folders of profiles, instead of running")
+  profile_app->add_option("--compare", profile.compared, "compare two folders of profiles instead of running")
       ->expected(2)
       ->excludes(profiled_run);
 
   ExplainCommand explain;
   CLI::App* explain_app = app.add_subcommand(
-      "explain", "say in words what lives where and why, what bounds a step, and what would help most");
+      "explain", "say what lives where and why, what bounds a step, and what would help most");
   add_run_file(*explain_app, explain)->required();
   explain_app->add_option("--json", explain.json,
                           "write the figures as JSON to this file, '-' for standard output");
@@ -228,21 +218,19 @@ int run(int argc, char** argv) {
   DoctorCommand doctor;
   CLI::App* doctor_app =
       app.add_subcommand("doctor", "say what this machine has, and what is missing or slow");
-  add_run_file(*doctor_app, doctor)->description("the run file (YAML) whose device and drives are looked at");
+  add_run_file(*doctor_app, doctor)->description("the run file (YAML) whose device and drives are measured");
   doctor_app
-      ->add_option("--drive", doctor.folders, "a folder on a drive to measure, instead of the run file's")
+      ->add_option("--drive", doctor.folders, "a folder on a drive to measure, in place of the run file's")
       ->take_all();
   auto* rates_file = doctor_app->add_option("--profile", doctor.profile,
                                             "write the machine's rates to this file, for plan.machine");
   doctor_app
       ->add_option(
           "--learn", doctor.learn,
-          "correct these rates by what a run measured that was planned by a profile: the report that "
-          "strata train --json wrote")
+          "correct these rates by a run that was planned by a profile: the report of strata train --json")
       ->needs(rates_file);
   doctor_app
-      ->add_option("--ranks", doctor.ranks,
-                   "with plan.search auto, ranks whose layouts are to be planned by the profile")
+      ->add_option("--ranks", doctor.ranks, "ranks whose layouts the profile is for, with plan.search auto")
       ->check(CLI::Range(1, 1'000'000));
 
   ExportCommand export_command;
@@ -251,14 +239,14 @@ int run(int argc, char** argv) {
   export_app->add_option("folder", export_command.folder, "the folder to write; must be empty or not exist")
       ->required();
   export_app->add_flag("--merge", export_command.merge,
-                       "write the model with its adapters added to it, not the adapters alone");
-  export_app->add_option("--dtype", export_command.dtype, "of the tensors")
+                       "add adapters to the model and write the whole model");
+  export_app->add_option("--dtype", export_command.dtype, "type of the tensors")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->default_val("fp32");
 
   TokenizeCommand tokenize;
   CLI::App* tokenize_app = app.add_subcommand(
-      "tokenize", "write text files as a file of token ids, for data.path with data.tokenizer none");
+      "tokenize", "write texts as a file of token ids, for data.path with data.tokenizer none");
   tokenize_app
       ->add_option("tokenizer", tokenize.tokenizer, "a model's Hugging Face folder, or a tokenizer.json")
       ->required();
@@ -268,15 +256,15 @@ int run(int argc, char** argv) {
       ->required();
   CLI::Option* end = tokenize_app->add_option(
       "--end", tokenize.end,
-      "the token behind each text; left out: eos_token of the folder's tokenizer_config.json");
-  tokenize_app->add_flag("--no-end", tokenize.has_no_end, "put no token behind texts")->excludes(end);
+      "the token after each text; left out: eos_token of the folder's tokenizer_config.json");
+  tokenize_app->add_flag("--no-end", tokenize.has_no_end, "put no token after texts")->excludes(end);
   add_documents(*tokenize_app, tokenize);
   tokenize_app
-      ->add_option("--begin-token", tokenize.begin_token,
-                   "what each text begins with: auto, always or never, as data.begin_token")
+      ->add_option("--begin-token", tokenize.begin_token, "what each text begins with, as data.begin_token")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->default_val("auto");
-  tokenize_app->add_option("--threads", tokenize.threads, "texts that are encoded at once; 0: one per core")
+  tokenize_app
+      ->add_option("--threads", tokenize.threads, "texts that are encoded at the same time; 0: one per core")
       ->check(CLI::Range(0, 4096));
 
   GenerateCommand generate;

@@ -27,31 +27,30 @@ void add_models(std::vector<RunKey>& keys) {
       "models", "list of run files and maps",
       "Several models that one run trains at once: models: [small.yaml, {run: large.yaml, train: {seed: 2}}, "
       "{name: slow, optimizer.lr: 1e-4}]. An entry is a run file, or a map of keys, in sections or with "
-      "dots. "
-      "They are laid over the rest of this file, or over the run file that `run` names, and then this file's "
-      "model, data and so on do not count. `name` (letters, digits and . _ = , + -) is the entry's in "
-      "reports "
-      "and folders; left out: its run file's without .yaml, or model-1 by its place. memory, plan, device, "
-      "report.trace, train.threads and train.watchdog are the run's: this file gives them for all models, "
-      "and those of other run files do not count. A model's checkpoints are in checkpoint.path/NAME, its "
-      "metrics in report.metrics with .NAME before the extension, and its event files in "
-      "report.tensorboard/NAME, unless its entry or run file gives its own. --set counts for every model.",
+      "dots. A map is laid over the rest of this file. If it has `run`, it is laid over that run file, and "
+      "this file's model, data and so on do not count. `name` (letters, digits and . _ = , + -) is the "
+      "model's name in reports and folders. Left out: the name of its run file without .yaml, or model-1 by "
+      "its number. memory, plan, device, report.trace, train.threads and train.watchdog belong to the run: "
+      "this file gives them for all models, and those of other run files do not count. A model's checkpoints "
+      "are in checkpoint.path/NAME, its metrics in report.metrics with .NAME before the extension, its event "
+      "files in report.tensorboard/NAME. Its entry or run file may give others. --set counts for every "
+      "model.",
       [](RunSections& sections, const YAML::Node& node) {
         if (!node.IsSequence() || node.size() == 0)
           refuse(node, "a list such as [small.yaml, {train: {seed: 2}}]");
         sections.models.reset(node);
       }));
-  keys.push_back(key_of_nodes(
-      "sweep", "map of lists",
-      "Values of keys, of which every combination is a model: sweep: {optimizer.lr: [1e-4, 3e-4], "
-      "train.seed: "
-      "[1, 2]} has four, the last key's values alternating fastest. With `models`, every entry has every "
-      "combination. Such a model's name has the keys' last words and the values: lr=1e-4,seed=1. 1000 models "
-      "at most.",
-      [](RunSections& sections, const YAML::Node& node) {
-        if (!node.IsMap() || node.size() == 0) refuse(node, "a map such as {train.seed: [1, 2]}");
-        sections.sweep.reset(node);
-      }));
+  keys.push_back(
+      key_of_nodes("sweep", "map of lists",
+                   "Values of keys; every combination is a model. sweep: {optimizer.lr: [1e-4, 3e-4], "
+                   "train.seed: [1, 2]} has four models, and the last key's values alternate fastest. With "
+                   "`models`, every entry has every combination. The name of a model has the last words of "
+                   "the keys and the values: lr=1e-4,seed=1. 1000 models at most.",
+                   [](RunSections& sections, const YAML::Node& node) {
+                     if (!node.IsMap() || node.size() == 0)
+                       refuse(node, "a map such as {train.seed: [1, 2]}");
+                     sections.sweep.reset(node);
+                   }));
 }
 
 std::string check_rungs(const std::vector<std::int64_t>& steps) {
@@ -72,10 +71,10 @@ void add_select(std::vector<RunKey>& keys) {
   SectionKeys<S, RunSections> section(keys, "select", &RunSections::select);
   section.add<IntegerList>(
       "rung_steps", &S::rung_steps, "steps",
-      "Behind these steps of each, models are compared, and the worst are ended: select: {rung_steps: [100, "
-      "300], keep: 0.5}. Left out: all are trained to their end.",
+      "After these steps of each model, models are compared, and the worst are ended: select: {rung_steps: "
+      "[100, 300], keep: 0.5}. Left out: all are trained to their end.",
       check_rungs);
-  of_rungs(section.add<Number>("keep", &S::keep, "", "The part of the models that goes on behind each rung.",
+  of_rungs(section.add<Number>("keep", &S::keep, "", "The part of the models that continues after each rung.",
                                [](const double& value) -> std::string {
                                  return value <= 0 || value >= 1 ? "must be more than 0 and less than 1" : "";
                                }),
