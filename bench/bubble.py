@@ -5,7 +5,7 @@
     bench/bubble.py [--stages 4] [--microbatches 8] [--slower 8] [--rounds 5] [--steps 4]
 
 Computing takes --slower times as long as it would. Idle is a rank's time of a step less that of its lane compute, without the first step;
-the formulas are those of docs/ranks.md, of as much computing. Runs take turns; the table has medians of rounds. Needs nothing but Python's
+the formulas are those of docs/explanation/pipelines.md, of as much computing. Runs take turns; the table has medians of rounds. Needs nothing but Python's
 standard library.
 """
 

@@ -2,7 +2,7 @@
 """Compares #includes with CMake targets and layers: check_includes.py [ROOT]
 
 1. Each target lists exactly the project's libraries whose headers its files include, and exactly the packages.
-2. A folder includes only folders of lower layers (docs/design.md, section 14), so folders form no loop.
+2. A folder includes only folders of lower layers (docs/explanation/folders.md), so folders form no loop.
 3. Headers of wrapped packages stay in the folders that wrap them.
 
 The CMake files are read as text: every branch of an if() counts, generator expressions are the targets they name.
@@ -235,7 +235,7 @@ class Check:
                     self.findings.append(f"{name}:{line} includes {header}: only tests include tests")
                 if folder and other and folder != other and LAYER[other] >= LAYER[folder]:
                     self.findings.append(f"{name}:{line} includes {header}: {folder} is not above {other} "
-                                         "(docs/design.md, section 14), so move what both need down")
+                                         "(docs/explanation/folders.md), so move what both need down")
                 for pattern, folders in PACKAGES.values():
                     if folder and folders is not None and folder not in folders and re.match(pattern, header):
                         self.findings.append(f"{name}:{line} includes <{header}>, which only "

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds everything with the address and undefined-behaviour sanitizers, then with the thread sanitizer, and runs all tests under each.
-# Prints a line per preset, as docs/sanitizers.md keeps them; the logs stay in build-asan/ and build-tsan/.
+# Prints a line per preset; the logs stay in build-asan/ and build-tsan/.
 #   tests/sanitize.sh [PRESET... [-- more arguments of ctest]]      without a preset: asan tsan; an hour or more on two cores
 set -euo pipefail
 # shellcheck source=cmake/setup.sh

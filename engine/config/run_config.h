@@ -1,5 +1,5 @@
-// The run file as plain values. Every key's type, default, documentation and check stands once, in keys.cpp;
-// this header is what the rest of the engine reads.
+// The run file as plain values, which the rest of the engine reads. Each key's type, default, documentation
+// and check stands once, in run_keys.cpp, machine_keys.cpp or training_keys.cpp.
 #pragma once
 
 #include <array>

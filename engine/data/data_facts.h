@@ -26,7 +26,7 @@ struct DataFacts {
   std::vector<std::string> warnings() const;
 };
 
-/// Keys as documented in docs/formats.md.
+/// Keys as documented in docs/reference/data.md.
 nlohmann::json data_json(const DataFacts& facts);
 
 }  // namespace strata

@@ -10,7 +10,7 @@ namespace strata {
 
 /// "bound 0.120 s by cores (compute 0.110, …), planned 0.126 s, gap 5.0 %".
 std::string certificate_text(const Certificate& certificate, double planned_seconds);
-/// Keys as documented in docs/formats.md.
+/// Keys as documented in docs/reference/reports.md.
 nlohmann::json certificate_json(const Certificate& certificate, double planned_seconds);
 
 }  // namespace strata

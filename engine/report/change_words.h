@@ -16,7 +16,7 @@ std::string speed_text(const Prediction& prediction);
 /// The change as a line to take over, and under it the step's time, speed and memory before and after it, and
 /// what it does to results. `now` is null if the run does not fit.
 std::string change_text(const Prediction& change, const Prediction* now, std::size_t number);
-/// Keys as documented in docs/explain.md.
+/// Keys as documented in docs/reference/explain.md.
 nlohmann::json prediction_json(const Prediction& prediction);
 
 }  // namespace strata

@@ -15,7 +15,7 @@ namespace strata {
 /// the run, if it fits.
 std::string explain_text(const AdviceInput& input, const Advice& advice, const std::vector<RankUse>& uses,
                          const MachineRates& rates);
-/// Keys as documented in docs/explain.md.
+/// Keys as documented in docs/reference/explain.md.
 nlohmann::json explain_json(const Advice& advice, const std::vector<RankUse>& uses,
                             const MachineRates& rates);
 

@@ -14,7 +14,7 @@ namespace strata {
 /// `rates`, if given, what each resource needs. `labels` by model.
 std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>& labels,
                             const MachineRates* rates);
-/// Keys as documented in docs/formats.md.
+/// Keys as documented in docs/reference/reports.md.
 nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLabel>& labels,
                                const MachineRates* rates);
 

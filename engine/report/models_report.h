@@ -43,7 +43,7 @@ struct ModelsReport {
 
 /// A table of all models, the best first, and what the run was like.
 std::string leaderboard_text(const ModelsReport& report);
-/// Keys as documented in docs/formats.md.
+/// Keys as documented in docs/reference/reports.md.
 nlohmann::json models_json(const ModelsReport& report);
 
 }  // namespace strata

@@ -12,7 +12,7 @@
 namespace strata {
 
 std::string simulate_text(const SimulatedRun& simulated, const std::vector<RankUse>& uses);
-/// {"simulated": {"step_seconds": …, "idle": {lane: share}, …}}, as docs/explain.md lists it.
+/// {"simulated": {"step_seconds": …, "idle": {lane: share}, …}}, as docs/reference/explain.md lists it.
 nlohmann::json simulate_json(const SimulatedRun& simulated, const std::vector<RankUse>& uses);
 
 }  // namespace strata

@@ -36,7 +36,7 @@ struct TrainReport {
 /// A rank's own figures, for the report of the first one.
 nlohmann::json rank_json(const Plan& plan, const TrainResult& result);
 std::string summary_text(const TrainReport& report);
-/// Keys as documented in docs/formats.md. Traffic is that of all steps together.
+/// Keys as documented in docs/reference/reports.md. Traffic is that of all steps together.
 nlohmann::json train_json(const TrainReport& report);
 
 }  // namespace strata

@@ -1,5 +1,5 @@
-// What the program prints and writes: reports with the keys that docs/formats.md names, the reference of the
-// run file, the effective run file, plans.
+// What the program prints and writes: reports with the keys that docs/reference/reports.md names, the
+// reference of the run file, the effective run file, plans.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -173,7 +173,7 @@ TEST_F(Output, OfHelpConfigListsEveryKeyAndIsWhatTheDocumentationShows) {
   for (const Key& key : config_keys()) {
     EXPECT_THAT(help.out, HasSubstr(key.path.substr(key.path.rfind('.') + 1) + ":")) << key.path;
   }
-  EXPECT_THAT(documentation("run-file.md"), HasSubstr("```text\n" + help.out + "```\n"));
+  EXPECT_THAT(documentation("reference/run-file.md"), HasSubstr("```text\n" + help.out + "```\n"));
 }
 
 /// Before `memory.device: unlimited` is worked out, which is what is left beside it.

@@ -1,4 +1,4 @@
-// Which bits do not depend on the processor's instruction set, as docs/design.md promises in section 8.
+// Which bits do not depend on the processor's instruction set, as docs/explanation/numbers.md promises.
 // AdamW, the gradient's norm and sums of ranks, which do not either, are tested where they live.
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/kernel_scenarios.h"

@@ -1,5 +1,5 @@
-// The invariants of docs/design.md on a GPU: placement changes nothing, the plan is exact, serial equals
-// overlapped, and a checkpoint continues to the same bits, on the GPU or across devices.
+// The invariants of docs/explanation/invariants.md on a GPU: placement changes nothing, the plan is exact,
+// serial equals overlapped, and a checkpoint continues to the same bits, on the GPU or across devices.
 #include <gtest/gtest.h>
 
 #include "tests/execute/documents_data.h"

@@ -1,5 +1,5 @@
-// The invariants of docs/design.md on whole runs: placement changes nothing, the plan is exact, serial equals
-// overlapped.
+// The invariants of docs/explanation/invariants.md on whole runs: placement changes nothing, the plan is
+// exact, serial equals overlapped.
 #include <gtest/gtest.h>
 
 #include <set>

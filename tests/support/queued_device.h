@@ -37,7 +37,7 @@ class QueuedDevice final : public Device {
 
 /// The CPU device of tests that ask for no other: a QueuedDevice if STRATA_QUEUED_DEVICE is set in the
 /// environment, else a CpuDevice. With the QueuedDevice every test shows code that relies on the device being
-/// done, or on the host reading the device's memory (docs/sanitizers.md).
+/// done, or on the host reading the device's memory (docs/contributing/sanitizers.md).
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
 
 /// Has a stream of a QueuedDevice perform `work` in its order.

@@ -1,6 +1,6 @@
 // Pipelines: which of its chunks of units each stage works on, in which order, for which microbatch. A
 // schedule is a list per stage, made by a pure function and known before there is a program. Formulas for
-// bubbles, activations in flight and bytes are derived in docs/ranks.md.
+// bubbles, activations in flight and bytes are derived in docs/explanation/pipelines.md.
 #pragma once
 
 #include <cstdint>

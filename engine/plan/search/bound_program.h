@@ -1,5 +1,6 @@
 // The linear program whose least cost is the certificate: what share of each kind of units goes which way,
-// and what that asks of memory and of time. docs/design.md derives its rows. Pure functions; any thread.
+// and what that asks of memory and of time. docs/explanation/bound.md derives its rows. Pure functions; any
+// thread.
 #pragma once
 
 #include <optional>

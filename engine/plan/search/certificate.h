@@ -1,5 +1,6 @@
 // A lower bound on a step's seconds that no plan of the run beats by the same rates: none of any placement,
-// order, recomputation or prefetch within its budgets. docs/design.md derives it. Pure functions; any thread.
+// order, recomputation or prefetch within its budgets. docs/explanation/bound.md derives it. Pure functions;
+// any thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Asynchronous pipelines: rounds that are the steady state of one long schedule, programs that mean it on any
-// budget, idle time, activations and versions of weights held to the formulas of docs/ranks.md.
+// budget, idle time, activations and versions of weights held to the formulas of
+// docs/explanation/pipelines.md.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -37,8 +37,8 @@ Bytes sent_round(const Program& program) {
   return sum;
 }
 
-/// docs/ranks.md: of each layer and microbatch (c - 1) · 2 · tokens of a rank · key columns, forward in the
-/// run's precision, and backward once more with as many gradients in fp32.
+/// docs/explanation/layouts.md: of each layer and microbatch (c - 1) · 2 · tokens of a rank · key columns,
+/// forward in the run's precision, and backward once more with as many gradients in fp32.
 TEST(Context, SendsWhatTheFormulasSay) {
   for (const std::int64_t ranks : {2, 3, 4}) {
     for (const DType precision : {DType::bf16, DType::fp32}) {

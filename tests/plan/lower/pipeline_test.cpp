@@ -1,4 +1,4 @@
-// Schedules of pipelines: what each stage does, held to the formulas of docs/ranks.md.
+// Schedules of pipelines: what each stage does, held to the formulas of docs/explanation/pipelines.md.
 #include "engine/plan/lower/pipeline.h"
 
 #include <fmt/format.h>

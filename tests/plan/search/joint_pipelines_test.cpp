@@ -76,7 +76,7 @@ TEST(JointPipelines, FillOneAnothersBubbles) {
     alone.add(schedule, 8);
     for (int m = 0; m < 4; ++m) four.add(schedule, 8);
     const double idle = idle_share(four.plans()), bubble = idle_share(alone.plans());
-    const double formula = schedule == zero_bubble ? 1.0 / 25 : 1.0 / 9;  // docs/ranks.md
+    const double formula = schedule == zero_bubble ? 1.0 / 25 : 1.0 / 9;  // docs/explanation/pipelines.md
     EXPECT_NEAR(bubble, formula, 0.3 * formula);                          // stages are not of equal size
     EXPECT_LE(idle, 0.05);
     EXPECT_LE(idle, 0.6 * bubble);

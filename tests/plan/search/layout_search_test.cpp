@@ -25,7 +25,7 @@ constexpr const char* kRunFile =
     "data: {path: text, sequence_length: 32}, train: {batch: 8, precision: bf16}, "
     "plan: {search: auto}, memory: {host: 1GiB, device: 1MiB}}";
 
-/// As strata's commands load it.
+/// The part of the model in kRunFile that rank 0 has.
 Model model_of_rank(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
