@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Checks the form of the tree, which takes under two minutes on two cores: clang-format over all sources, shellcheck over all
-# scripts, includes against CMake targets and layers, and clang-tidy over changed files.
+# Checks the form of the tree, which takes under two minutes on two cores:
+# - clang-format over all sources, shellcheck over all scripts;
+# - sentences of pages and comments;
+# - includes against CMake targets and layers;
+# - clang-tidy over changed files.
 #   cmake/check_form.sh [BASE | --all]   changed since BASE (a commit; default: origin's main if HEAD has left it, else the commit before)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,6 +35,8 @@ done < <(for file in "${sources[@]}"; do [ ! -f "$file" ] || printf '%s\n' "$fil
 
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 shellcheck -x "${scripts[@]}" >&2 || fail "shellcheck found the above: mend it"
+
+python3 cmake/check_prose.py >&2 || fail "Sentences are not as cmake/check_prose.py asks: mend those above"
 
 python3 cmake/check_includes.py >&2 || fail "Includes, CMake targets and layers differ as said above"
 
