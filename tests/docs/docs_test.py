@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests the checks of prose and docs on planted mistakes: docs_test.py [WORD...]
+"""Tests the checks of prose and docs, and the test of pages, on planted mistakes: docs_test.py [WORD...]
 
 Runs the cases whose names have one of the words; all without words. Prints as GoogleTest does, which test.sh counts."""
 import contextlib
@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "cmake"))
 import check_prose  # noqa: E402  pylint: disable=wrong-import-position
+import pages  # noqa: E402  pylint: disable=wrong-import-position
 
 LONG = "a " * 34 + "last."  # a sentence of 35 words
 FINE = "A page says one thing in a sentence. "
@@ -105,6 +106,71 @@ def test_the_list_of_exceptions_only_shrinks():
     has(prose("--shrink", engine__a_dot_h="// Fine.\n", **listed))
     has(prose("--shrink", engine__a_dot_h=mistake * 2, **listed), "2 findings", "a.h:1", "a.h:2")
     has(prose(docs__a_dot_md="Likewise.\n", cmake__prose_exceptions_dot_txt="1 docs/a.md\n"), "no page may stand there")
+
+
+STRATA = """#!/bin/sh
+echo "strata $*"
+[ "$2" != wrong.yaml ] || { echo "wrong.yaml: no such file" >&2; exit 1; }
+[ ! -f "$2" ] || cat "$2"
+"""
+
+
+def page(text):
+    """What is wrong with a page whose strata prints its arguments and its run file; empty if nothing is."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "strata")
+        program.write_text(STRATA)
+        program.chmod(0o755)
+        try:
+            pages.run_page(text, program)
+        except pages.PageError as error:
+            return str(error)
+    return ""
+
+
+def block(text, *marks, language="sh"):
+    return "".join(f"<!-- {mark} -->\n" for mark in marks) + f"```{language}\n{text}\n```\n"
+
+
+def output(text):
+    return block(text, "output", language="text")
+
+
+def test_commands_of_a_page_run_and_a_wrong_one_is_found():
+    assert not page(block("build/strata train examples/lora.yaml --fresh\nstrata plan x"))
+    assert "line 3: the block ends with status 127" in page("Text.\n\n" + block("build/strate train examples/lora.yaml"))
+    assert "ends with status 1" in page(block("build/strata train wrong.yaml"))
+    assert "no such file" in page(block("build/strata train wrong.yaml"))
+    assert not page(block("build/strata train wrong.yaml", "test: fails") + output("wrong.yaml: no such …"))
+    assert "ends with status 0" in page(block("build/strata train", "test: fails"))
+
+
+def test_output_of_a_page_is_compared():
+    command = block("printf '%s\\n' 'loss   1.5 at' last end")
+    assert not page(command + output("loss 1.5 at\nlast\nend") + output("loss … at\n…\nend") + output("last"))
+    assert "not printed: loss 1.4 at" in page(command + output("loss 1.4 at"))
+    assert "not printed: end" in page(command + output("loss 1.5 at\nend"))
+    assert "not printed: last" in page(command + output("end\n…\nlast"))
+
+
+def test_marks_change_the_commands_of_a_page():
+    marked = "test: --set train.steps=2"
+    assert not page(block("./run.sh  # trains", marked) + output("strata train examples/quickstart.yaml --set train.steps=2\n…"))
+    assert not page(block("build/strata train a \\\n  --fresh | cat", marked) + output("strata train a --fresh --set train.steps=2"))
+    assert not page(block("strata profile a >b && cat b", "test profile: --steps 1") + output("strata profile a --steps 1"))
+    assert "no command of the block is train" in page(block("strata plan a", marked))
+    assert not page(block("no-such-program", "test: skip, needs a network"))
+    assert "needs a reason" in page(block("no-such-program", "test: skip"))
+    assert not page(block("no-such-program", "test: instead echo done") + output("done"))
+    assert not page(block("steps: 1", "file: my/run.yaml", language="yaml") + block("strata train my/run.yaml") + output("steps: 1"))
+
+
+def test_marks_that_nothing_knows_are_found():
+    assert "line 1: a mark that nothing knows" in page("<!-- test skip, needs a network -->\n")
+    assert not page("<!-- A comment on tests. -->\n")
+    assert "a mark without a block" in page("<!-- test: fails -->\nText.\n")
+    assert "a block without a language" in page("```\nls\n```\n")
+    assert "above a block of the language yaml" in page(block("a: 1", "test: fails", language="yaml"))
 
 
 def main(words):
