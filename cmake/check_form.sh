@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the form of the tree, which takes under two minutes on two cores:
 # - clang-format over all sources, shellcheck over all scripts;
-# - sentences of pages and comments;
+# - sentences of pages and comments, and whether what pages name exists;
 # - includes against CMake targets and layers;
 # - clang-tidy over changed files.
 #   cmake/check_form.sh [BASE | --all]   changed since BASE (a commit; default: origin's main if HEAD has left it, else the commit before)
@@ -37,6 +37,8 @@ mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' 
 shellcheck -x "${scripts[@]}" >&2 || fail "shellcheck found the above: mend it"
 
 python3 cmake/check_prose.py >&2 || fail "Sentences are not as cmake/check_prose.py asks: mend those above"
+
+python3 cmake/check_docs.py >&2 || fail "Pages name what does not exist: mend what stands above"
 
 python3 cmake/check_includes.py >&2 || fail "Includes, CMake targets and layers differ as said above"
 

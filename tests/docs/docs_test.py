@@ -4,7 +4,9 @@
 Runs the cases whose names have one of the words; all without words. Prints as GoogleTest does, which test.sh counts."""
 import contextlib
 import io
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,7 @@ import traceback
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "cmake"))
+import check_docs  # noqa: E402  pylint: disable=wrong-import-position
 import check_prose  # noqa: E402  pylint: disable=wrong-import-position
 import pages  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -106,6 +109,93 @@ def test_the_list_of_exceptions_only_shrinks():
     has(prose("--shrink", engine__a_dot_h="// Fine.\n", **listed))
     has(prose("--shrink", engine__a_dot_h=mistake * 2, **listed), "2 findings", "a.h:1", "a.h:2")
     has(prose(docs__a_dot_md="Likewise.\n", cmake__prose_exceptions_dot_txt="1 docs/a.md\n"), "no page may stand there")
+
+
+CHECKER = None
+
+
+def named(text):
+    """What check_docs.py says of a page docs/planted.md with that text, beside those of this repository."""
+    global CHECKER  # pylint: disable=global-statement
+    CHECKER = CHECKER or check_docs.Checker(ROOT)
+    CHECKER.findings = []
+    CHECKER.pages["docs/planted.md"] = check_docs.Page("docs/planted.md", text)
+    return [f"{finding.line}: {finding.text}" for finding in CHECKER.check(["docs/planted.md"])]
+
+
+def test_a_wrong_path_is_found():
+    has(named("In `engine/model/model.h`, `model/model.h`, `run_config.h`, `engine/model/`, `tests/<folder>/*_test.cpp`, `out/x.h`."))
+    has(named("Text.\nIn `engine/model/modle.h`."), "2: `engine/model/modle.h` is not in the repository")
+    has(named("In `model/modle.h` and `modle.h`."), "model/modle.h", "modle.h")
+    has(named("In `engine/modle/`."), "engine/modle/")
+    has(named("```sh\nls\nbuild/strata train \\\n  examples/no.yaml\n```"), "3: `examples/no.yaml`")
+
+
+def test_a_wrong_symbol_is_found():
+    has(named("`engine/config/run_config.h:RunConfig`, `run_config.h:RunConfig::MemorySection`, `std::span`, `verify()`."))
+    has(named("`engine/config/run_config.h:RunConfgi`"), "does not have the word RunConfgi")
+    has(named("`engine/config/run_config.h:12`"), "name a word of the file")
+    has(named("`RunConfig::no_such_name` and `no_such_function()`"), "no_such_name", "no_such_function")
+
+
+def test_a_wrong_key_is_found():
+    has(named("`train.batch`, `train.batch=8`, `train.batch: 8`, `memory: {device: 1GiB, nvme: {path: [a, b], size: 1GiB}}`, `train.samples.*`."))
+    has(named("`model.config.anything`, `model.layers.0.mlp`, `train.py`, `data.fields.text`."))
+    has(named("`train.batchs`"), "`train.batchs` is no key of the run file")
+    has(named("`memory: {devices: 1GiB}`"), "`memory.devices`")
+    has(named("```yaml\nmodel: {path: x}\ntrain:\n  steps: 1\n  stepps: 2  # twice\n```"), "5: `train.stepps`")
+    has(named("```yaml\ntrain: {samples: {prompts: [a, b], often: 3}}\n```"), "2: `train.samples.often`")
+    has(named("```yaml\nbase_model: x\nadapter: lora\nsequence_len: 1\n```"))  # another tool's
+    has(named("`strata train RUN.yaml --set train.step=2`"), "`train.step` is no key")
+    has(named("```sh\n./run.sh --set 'trane.steps=2'\n```"), "2: `trane.steps`")
+
+
+def test_a_wrong_command_is_found():
+    has(named("`strata plan RUN.yaml --ranks 4`, `build/strata COMMAND --help`, `strata --version`, `--oversubscribe`, `./run.sh my.yaml --fresh`."))
+    has(named("`strata trian RUN.yaml`"), "`strata trian` is no command")
+    has(named("`build/strata plan RUN.yaml --rnaks 4`"), "`strata plan` has no option --rnaks")
+    has(named("```sh\nmpirun -n 2 build/strata train a.yaml --chat | tee --append log\n```"), "`strata train` has no option --chat")
+    has(named("`--simulat`"), "`--simulat` is no option")
+    has(named("```sh\ncmake/check_form.sh --all\ntests/sanitize.sh --no-such\n```"), "3: tests/sanitize.sh has no option --no-such")
+
+
+def test_a_wrong_test_is_found():
+    has(named("`Placement.ChangesNoBitAndThePlanIsExact`, `Placement.*`, `Float8*.*`, `README.md`, `STRATA.TRAINED`."))
+    has(named("`Placement.ChangesEveryBit`"), "is no test")
+    has(named("`Placements.*`"), "is no test")
+
+
+def test_a_wrong_link_is_found():
+    has(named("# One thing\n\n[a](#one-thing), [b](../README.md), [c](https://example.org/x), `[d](e.md)`."))
+    has(named("[a](#another-thing)"), "leads to no heading of docs/planted.md")
+    has(named("[a](missing.md)"), "the link missing.md leads nowhere")
+    has(named("Text\n\n[a](../README.md#no-such-heading)"), "3: the link ../README.md#no-such-heading leads to no heading")
+    has(named('<img src="images/none.webp">'), "images/none.webp")
+
+
+def test_keys_and_commands_are_those_of_the_program():
+    if "STRATA_PROGRAM" not in os.environ:
+        return
+    repository = check_docs.Repository(ROOT)
+
+    def said(*arguments):
+        return subprocess.run([os.environ["STRATA_PROGRAM"], *arguments], capture_output=True, text=True, check=True).stdout
+
+    keys, path = set(), []
+    for line in said("train", "--help-config").splitlines():
+        found = re.match(r"( *)([a-z]\w*):(  |$)", line)
+        if found and len(found.group(1)) <= 6:
+            path[len(found.group(1)) // 2:] = [found.group(2)]
+            keys.add(".".join(path))
+    known = repository.keys | repository.sections
+    assert len(keys) > 100 and keys <= known, keys - known
+    assert not known - keys, known - keys
+    commands = set(re.findall(r"^  (\w+)  ", said("--help").split("Subcommands:")[1], re.M))
+    assert commands == set(repository.commands), commands
+    for command in commands:
+        options = {option for line in said(command, "--help").splitlines() if line.startswith("  -")
+                   for option in line.split()[0].split(",")}
+        assert options == repository.commands[command], (command, options ^ repository.commands[command])
 
 
 STRATA = """#!/bin/sh
