@@ -85,18 +85,24 @@ fetch_cudnn_frontend() {
   rm -rf "$download"
 }
 
-# The readers of other people that tests read Strata's files with, in a Python environment of their own: 23 MB from PyPI.
-install_readers() {
-  local folder=$root/.deps/readers list=$root/tests/readers/requirements.txt
+# install_python NAME LIST TEST: the list's packages of PyPI, in a Python environment of their own in .deps/NAME.
+install_python() {
+  local folder=$root/.deps/$1 list=$root/$2
   ! cmp --silent "$list" "$folder/requirements.txt" || return 0
-  say "Installing tests/readers/requirements.txt into .deps/readers"
+  say "Installing $2 into .deps/$1"
   rm -rf "$folder"
   if quietly python3 -m venv "$folder" &&
     quietly "$folder/bin/pip" install --disable-pip-version-check --no-deps --only-binary :all: --requirement "$list"; then
     cp "$list" "$folder/"
   else
-    say "Without them the test named readers fails"
+    say "Without them the test $3 fails"
   fi
+}
+
+# The readers of other people that tests read Strata's files with, 23 MB, and what makes the documentation's site, 5 MB.
+install_readers() {
+  install_python readers tests/readers/requirements.txt readers
+  install_python site tests/docs/requirements.txt docs.site
 }
 
 # As many compilers as there are cores, and 1.5 GiB of free memory for each.
