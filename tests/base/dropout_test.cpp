@@ -32,6 +32,7 @@ double deviations(std::int64_t count, std::int64_t events, double probability) {
          std::sqrt(all * probability * (1 - probability));
 }
 
+// Invariant (DropoutMask.*): Dropout depends on the place in the run alone.
 TEST(DropoutMask, KeepsTheFractionThatIsAskedFor) {
   for (const float probability : {0.01F, 0.1F, 0.5F, 0.9F}) {
     const Mask mask = mask_of(probability, 7);

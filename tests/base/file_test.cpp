@@ -45,6 +45,7 @@ TEST(File, WhatIsWrittenIsRead) {
 }
 
 /// Linux tells a failed write-back to the first call that asks, here sync_file_range(), and no later one.
+// Invariant: A drive that loses data is found.
 TEST(File, ALostWriteBackIsNoSync) {
   const TemporaryFolder folder;
   FileWriter writer(FileSystem::real(), folder / "file");
@@ -72,6 +73,7 @@ class ForgetfulFileSystem : public FileSystem {
   Forget forget_;
 };
 
+// Invariant: A drive that loses data is found.
 TEST(File, WhatIsNotReadBackIsNotWritten) {
   const TemporaryFolder folder;
   ForgetfulFileSystem shortens([](std::string& content) { content.pop_back(); });

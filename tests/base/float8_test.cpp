@@ -27,6 +27,9 @@ double defined(std::uint32_t bits) {
   return (bits & 0x80U) != 0 ? -magnitude : magnitude;
 }
 
+// Invariant of numbers (Float8*.*): FP8 rounds alike everywhere. Every code and every halfway case is that of
+// the definition of the format. The reference, CPU and CUDA kernels round every bf16 to the same bits.
+// Gradients stay near those of bf16.
 TEST(Float8, EveryCodeIsTheNumberThatItsDefinitionSays) {
   for (std::uint32_t bits = 0; bits < 256; ++bits) {
     const auto number = static_cast<float>(coded(bits));

@@ -24,6 +24,7 @@ void expect_numbers_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t f
     ASSERT_EQ(numbers[i], kScale * random.normal(first + i)) << seed << ' ' << stream << ' ' << first + i;
 }
 
+// Invariant (ScaledNormals.*): A run begins with the same bits.
 TEST(ScaledNormals, HaveTheBitsOfEachAloneOnEveryVectorTarget) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));

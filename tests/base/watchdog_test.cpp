@@ -14,6 +14,7 @@ std::string hang_after(double seconds) {
   return find_hang(seconds, 10).value_or("");
 }
 
+// Invariant (FindHang.*): Nothing waits forever and nothing at work is ended.
 TEST(FindHang, TellsOfAWaitThatHasNotAdvancedForTheLimit) {
   const WatchedWait wait([] { return std::string("writing x"); });
   EXPECT_EQ(hang_after(9), "");

@@ -65,6 +65,8 @@ class Conversations : public testing::TestWithParam<const char*> {
   const ordered_json goldens_ = read_golden(name_ + ".json");
 };
 
+// Invariant of data (Conversations.*): Conversations have the text of the original. Texts and trained spans
+// equal those that transformers renders. A wrong or hostile template gets a sentence with its line.
 TEST_P(Conversations, HaveTheTextOfTheOriginal) {
   for (const ordered_json& golden : goldens_) {
     expect_equal([&] { return template_.render(golden.at("messages"), options_of(golden)); },

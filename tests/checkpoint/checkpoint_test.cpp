@@ -311,6 +311,9 @@ TEST_F(Checkpoint, AFullDiskIsOneSentenceAndTheOneBeforeIsNamedAsUntouched) {
 /// Fails the save of a second checkpoint at one operation after the other and restarts after each.
 class CheckpointCrash : public Checkpoint, public ::testing::WithParamInterface<Fault> {};
 
+// Invariant of state and checkpoints (CheckpointCrash.*): A crash loses no reported checkpoint. A run may be
+// killed at any moment, or its disk may fill. The last reported checkpoint is whole, and the run resumes to
+// the same bits.
 TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit) {
   const auto companions = std::make_shared<const Companions>(
       Companions{{"config.json", "{}"}, {"additional_chat_templates/rag.jinja", "{{ messages }}"}});

@@ -43,6 +43,9 @@ class CompanionFiles : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
+// Invariant of state and checkpoints (CompanionFiles.*): A checkpoint is enough to use the model. It has the
+// model's config, tokenizer and chat templates as they were when its run began. An export has them beside the
+// weights.
 TEST_F(CompanionFiles, AreWhatAModelsFolderHasBesideWeights) {
   for (const char* name :
        {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",

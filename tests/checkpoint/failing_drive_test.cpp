@@ -69,6 +69,8 @@ class FailingDrive : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
+// Invariant of state and checkpoints (FailingDrive.*): A drive that loses data is found. Strata reads a new
+// checkpoint back before it removes an older one.
 TEST_F(FailingDrive, LosesNoCheckpointThatWasWholeAndTakesNoneThatIsNot) {
   const std::string missing = with_drive([&] {
     const Model model = test::tiny_llama(false, 512);

@@ -69,6 +69,8 @@ class ReadFaults : public ::testing::Test {
 
 class ReadFaultsOf : public ReadFaults, public ::testing::WithParamInterface<std::tuple<int, Lasts>> {};
 
+// Invariant of state and checkpoints (ReadFaultsOf.*): An unreadable checkpoint is not a damaged one.
+// Whichever single read fails, no checkpoint is skipped, renamed or removed for it.
 TEST_P(ReadFaultsOf, AnyOperationNeitherSkipNorRemoveACheckpoint) {
   const auto [error, lasts] = GetParam();
   begin_with_two();

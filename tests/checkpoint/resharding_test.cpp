@@ -76,6 +76,9 @@ class Resharding : public ::testing::Test {
   State second_{model_, 5000};
 };
 
+// Invariant of state and checkpoints (Resharding*.*): A checkpoint does not depend on its writers. Any number
+// of ranks reads what any other number saved, bit for bit, and exports the same folder. A failure on one rank
+// is a failure on all.
 TEST_F(Resharding, EveryValueArrivesHoweverManyRanksSaveAndLoad) {
   for (const int writers : kRanks) {
     save(writers, first_, writers);

@@ -73,6 +73,7 @@ class SplitState : public testing::TestWithParam<SplitModel> {
   State state_{model_, 1};
 };
 
+// Invariant (SplitState.*): Tensor-parallel layers are one run.
 TEST_P(SplitState, IsSavedOnceAndLoadedByAnyRanks) {
   for (const int writers : {tensor(), 2 * tensor(), 3 * tensor()}) {
     on_ranks(writers, [&](Communicator& each, const Model& model, State& state, int shard, int shards) {

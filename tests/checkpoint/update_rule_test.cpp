@@ -40,6 +40,7 @@ class CheckpointOfRule : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+// Invariant (CheckpointOfRule.*): An update rule keeps only its own moments.
 TEST_F(CheckpointOfRule, HasItsMomentsAndGivesThemBack) {
   for (const auto& [rule, moments] :
        {std::pair(UpdateRule::adamw, std::set<std::string>{"exp_avg.safetensors", "exp_avg_sq.safetensors"}),

@@ -39,6 +39,7 @@ Arguments with(const Arguments& first, const Arguments& more) {
   return all;
 }
 
+// Invariant (Explain.*): A predicted change is a plan.
 TEST_F(Explain, SaysWhatLivesWhereWhatBoundsTheStepAndWhatWouldHelp) {
   const std::string words = explain(with({"run.yaml"}, kSlow));
   for (const char* part :

@@ -40,6 +40,7 @@ TEST_F(Export, LeavesAloneWhatHasTheNameThatItWouldWriteTo) {
   EXPECT_TRUE(is_there(path("model") / "config.json"));
 }
 
+// Invariant: A checkpoint is enough to use the model.
 TEST_F(Export, HasTheTokenizerOfTrainingAlsoOnceTheModelsFolderIsGone) {
   make_model_folder("model");
   write("model/tokenizer.json", "the model's");

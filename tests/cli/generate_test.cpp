@@ -72,6 +72,7 @@ void spoil(const std::filesystem::path& file, const std::string& tensor, float v
   stream.write(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
+// Invariant: Spoilt weights replace no checkpoint.
 TEST_F(GenerateCommands, SayThatAModelsNumbersAreNone) {
   make_model_folder("model");
   const std::string tensor = "model.norm.weight";

@@ -51,6 +51,9 @@ class Hang : public Workspace {
   }
 };
 
+// Invariant of failures (Hang.*): Nothing waits forever and nothing at work is ended. A drive or file server
+// that does not answer ends the program with a sentence. Strata waits for work that advances, however long it
+// takes.
 TEST_F(Hang, OfAWriteToADriveIsSaidAndEndsTheRun) {
   expect_the_run_goes_on(
       meet("pwrite:strata-spill/spill:200", saving_run({"train.watchdog=3", "memory.nvme.engine=threads"})),

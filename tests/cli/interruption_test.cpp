@@ -117,6 +117,7 @@ class Kill : public Interruption, public ::testing::WithParamInterface<bool> {
 INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "with_drives" : "without_drives"; });
 
+// Invariant: A crash loses no reported checkpoint.
 TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
   const std::string straight = state_hash(train("run.yaml", {"train.steps=80"}));
   std::mt19937 random(7);

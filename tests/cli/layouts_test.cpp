@@ -57,6 +57,7 @@ class LayoutsOfProcesses : public Workspace, public ::testing::WithParamInterfac
   }
 };
 
+// Invariant (LayoutsOfProcesses.*): Choices combine.
 TEST_P(LayoutsOfProcesses, TrainAsOneProcessDoes) {
   if (const std::string reason = why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
   const nlohmann::json several = report_of_ranks(run(GetParam().model, GetParam().layout));

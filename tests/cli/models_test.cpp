@@ -314,6 +314,7 @@ TEST_F(Models, ThatAreNotTrainedTogetherAreRefused) {
   expect_sentence(strata(train("sweep.yaml", {"memory.device=4KiB"})), 2, {"memory.device"});
 }
 
+// Invariant (Models.OfSeveralRanks*): Several pipelines are their runs alone.
 TEST_F(Models, OfSeveralRanksHaveTheBitsOfTheirRunsOnThem) {
   for (const std::string mesh : {"parallel.data=2", "parallel.pipeline=2"}) {
     SCOPED_TRACE(mesh);

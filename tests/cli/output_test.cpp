@@ -194,6 +194,7 @@ TEST_F(Output, OfPlanReservesWhatNcclTakes) {
   EXPECT_FALSE(parts({"parallel.data=2"}).contains("NCCL's buffers"));
 }
 
+// Invariant: The plan is exact.
 TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
   if (const std::string reason = test::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments overrides = {"memory.device=160KiB", "memory.nvme={path: ., size: 64MiB}",

@@ -38,6 +38,7 @@ class AutomaticPrecision : public Workspace {
   }
 };
 
+// Invariant (AutomaticPrecision.*): A run has one precision.
 TEST_F(AutomaticPrecision, IsFp32OnACpuWithoutBf16InstructionsAndSaysSo) {
   EXPECT_EQ(precision_of(plan()), own());
   cap("avx2");

@@ -39,6 +39,10 @@ class RanksOfProcesses : public Workspace {
   }
 };
 
+// Invariant: Ranks of every ZeRO stage are one run.
+// Invariant of ranks (RanksOfProcesses.*): Processes are one run. Hosts with other rates, cores and budgets
+// come to one plan. A different run file, model, data or weights on one rank is refused on all ranks. A call
+// that meets a different call never gives a result.
 TEST_F(RanksOfProcesses, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
   const nlohmann::json alone = report(run());
   Arguments arguments = run({"checkpoint.path=out", "report.tensorboard=curves"});

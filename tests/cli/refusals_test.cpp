@@ -19,6 +19,8 @@ class Refusal : public Workspace {
   }
 };
 
+// Invariant of failures (Refusal.*): Bad input gets a sentence. The sentence names the place, what was
+// expected, and what to do.
 TEST_F(Refusal, OfAnUnknownKeyNamesItsPlaceAndTheNearestKey) {
   write("wrong.yaml", run_file() + "checkpoint:\n  pth: out\n");
   const Outcome outcome = strata(train("wrong.yaml"));

@@ -20,6 +20,7 @@ class TokenizeCommands : public Workspace {
   }
 };
 
+// Invariant (TokenizeCommands.*): Tokens are those of the original.
 TEST_F(TokenizeCommands, MakeWhatTrainingReads) {
   write("model/tokenizer_config.json", R"({"eos_token": {"content": "<|endoftext|>"}})");
   const Outcome made = strata({"tokenize", "model", "tokens", "corpus.txt", "run.*"});

@@ -101,6 +101,7 @@ TEST(Agreement, ARankAloneThrowsItsOwnError) {
   run_ranks(1, [&](Communicator& ranks) { EXPECT_THROW(on_every_rank(&ranks, fail), DeviceError); });
 }
 
+// Invariant (SameOnAll.*): Processes are one run.
 TEST(SameOnAll, SaysNothingWhereAllHaveTheSame) {
   run_ranks(3, [](Communicator& ranks) {
     require_same(&ranks, {{"train.seed", "3"}, {"model.path", ""}}, "start them alike");

@@ -43,6 +43,8 @@ void for_each_shape(const Elements& elements, const Body& body) {
       with_element(element, [&](auto zero) { body(zero, element, count); });
 }
 
+// Invariant of ranks (Conformance.*): Collectives have one result. A collective gives the bits of a plain
+// fold in the order of ranks, on all ranks, over threads and over MPI.
 TEST_P(Conformance, RanksAreNumbered) {
   run([&](Communicator& group) {
     EXPECT_EQ(group.size(), GetParam());
@@ -224,6 +226,7 @@ std::size_t sent_by(const Communicator& group, const Call& call) {
   return group.sent_bytes() - before;
 }
 
+// Invariant: Ranks hold and send what the ZeRO formulas give.
 TEST_P(Conformance, EveryRankSendsWhatIsPlanned) {
   run([](Communicator& group) {
     const std::size_t ranks = ranks_of(group);

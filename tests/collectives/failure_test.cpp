@@ -41,6 +41,8 @@ std::string failure_heard_of(const Communicator& group) {
   return group.failure().value_or("nothing was heard of");
 }
 
+// Invariant of failures (Failure.*): No rank waits forever. A rank that fails, leaves or never comes ends the
+// calls of all ranks with its name.
 TEST_P(Failure, AbortEndsTheCallsOfAllRanksAndGroups) {
   if (GetParam() < 2) return;
   make_ranks(GetParam(), kWatchdogSeconds)->run([](Communicator& group) {
@@ -133,6 +135,7 @@ void meet_in_different_calls(Communicator& group, std::size_t count) {
                                  "reduce_scatter of " + std::to_string(count) + " fp32 on rank", "its call"});
 }
 
+// Invariant (Failure.*OfOneLength*): Processes are one run.
 TEST_P(Failure, OperationsOfOneLengthDoNotMatch) {
   if (GetParam() < 2) return;
   make_ranks(GetParam())->run([](Communicator& group) { meet_in_different_calls(group, 100); });
@@ -197,6 +200,8 @@ TEST_P(Failure, AnErrorThatAllAgreeOnIsHeardByThoseWhoComeLater) {
 }
 
 /// While ranks gather without end, one of them aborts, from a thread of its own as an executor does.
+// Invariant of failures (Failure.NoMemoryIsWritten*): No memory is touched after a failed call. When the
+// owner of the memory has heard of the failure, no rank reads or writes that memory.
 TEST_P(Failure, NoMemoryIsWrittenAfterItsOwnerWasTold) {
   if (GetParam() < 2) return;
   make_ranks(GetParam())->run([](Communicator& group) {

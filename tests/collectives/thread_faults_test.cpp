@@ -33,6 +33,7 @@ float sum_of_ones(Communicator& group) {
   return value;
 }
 
+// Invariant (ThreadFaults.*): No rank waits forever.
 TEST(ThreadFaults, ALateRankDelaysTheOthersAndChangesNothing) {
   std::promise<void> go;
   std::atomic<int> done = 0;

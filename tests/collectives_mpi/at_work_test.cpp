@@ -12,6 +12,7 @@ namespace strata::test {
 namespace {
 
 /// run.sh gives the watchdog half a second.
+// Invariant: Nothing waits forever and nothing at work is ended.
 TEST(ARankAtWork, IsWaitedForByAll) {
   make_ranks(0)->run([](Communicator& group) {
     float sum = 1;

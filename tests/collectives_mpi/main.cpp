@@ -82,6 +82,7 @@ TEST(Launcher, RanksReadEachOthersMemoryWhereTheyMayAndCan) {
 }
 
 /// Launched by itself: nobody is left to say how it went but the launcher.
+// Invariant (StoppedRankFailure.*): No memory is touched after a failed call.
 TEST(StoppedRankFailure, EndsAllBeforeAnyCallReturns) {
   const std::unique_ptr<Communicator> group = world->communicator();
   std::vector<float> values(1'000'000);

@@ -186,6 +186,10 @@ def table_row(kernel, name, resources):
     return f"| `{name}` | {moved[0]} | {moved[1]} | {registers} | {frames} |"
 
 
+# Invariant of devices (compiled_kernels): Kernels compile as they are written. On sm_80, sm_90, sm_100 and
+# sm_120 no kernel spills registers or has a stack frame. The declared number of threads fits a
+# multiprocessor, and neighbouring elements are one access. Kernels that stand in for cuDNN and cuBLASLt are
+# excluded.
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ptxas")

@@ -261,6 +261,7 @@ TEST(Positions, AreLineAndColumnOfTheKey) {
       "12 would fit");
 }
 
+// Invariant (UnknownKeys.*): Bad input gets a sentence.
 TEST(UnknownKeys, SuggestTheNearestKeyOrSection) {
   EXPECT_THAT(refusal(kMinimal + "optimzer: {lr: 1}\n"), HasSubstr("'optimzer': did you mean 'optimizer'?"));
   EXPECT_THAT(refusal(kMinimal, {"optimzer.lr=1"}), HasSubstr("did you mean 'optimizer.lr'?"));
@@ -452,6 +453,7 @@ TEST(AutomaticPrecision, GoesWithWhatNeedsBf16ButNotWithLossScaling) {
               HasSubstr("the loss is scaled with train.precision fp16 only"));
 }
 
+// Invariant (WrongTypes.*): Bad input gets a sentence.
 TEST(WrongTypes, SayWhatWasExpectedAndFound) {
   EXPECT_EQ(refusal(kMinimal + "train: {steps: 1.5}\n"),
             "run.yaml:3:9: train.steps: expected an integer, found '1.5'");
@@ -480,6 +482,7 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
               AllOf(StartsWith("run.yaml:3:1: train: expected a map of keys ("), HasSubstr("steps, batch")));
 }
 
+// Invariant (ImpossibleValues.*): Bad input gets a sentence.
 TEST(ImpossibleValues, AreRefusedAtTheirKey) {
   EXPECT_EQ(refusal(kMinimal + "train: {batch: -8}\n"),
             "run.yaml:3:9: train.batch: must be at least 1, not -8");
@@ -595,6 +598,7 @@ TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
               HasSubstr("device.flops: slows down the CPU device only"));
 }
 
+// Invariant (BrokenFiles.*): Bad input gets a sentence.
 TEST(BrokenFiles, AreRefusedWithAPosition) {
   EXPECT_EQ(refusal("model: {path: m}\ndata: {path: *.txt}\n"),
             "run.yaml:2:14: this is not valid YAML: the referenced anchor is not defined; put a text that "
@@ -623,6 +627,7 @@ std::string times(int count, const std::string& part) {
   return text;
 }
 
+// Invariant (HugeFiles.*): No file crashes a reader.
 TEST(HugeFiles, AreRefusedBeforeTheyAreBuilt) {
   const std::string deep = "nested more than 64 levels deep";
   for (const int levels : {65, 100'000}) {

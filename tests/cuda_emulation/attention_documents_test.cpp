@@ -157,6 +157,7 @@ void expect_agrees_over_slots(const AttentionShape& shape, DType dtype, const Do
   }
 }
 
+// Invariant (AttentionOverSlots.*): Documents in one sequence are independent.
 TEST(AttentionOverSlots, IsAttentionWithinDocumentsOfAnyLength) {
   AttentionShape shape{
       .batch = 2, .sequence = 300, .heads = 2, .kv_heads = 1, .head_dimension = 8, .scale = 0.35F};

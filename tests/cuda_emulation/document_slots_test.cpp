@@ -101,6 +101,7 @@ void expect_listed(const Sequences& sequences, std::int64_t sequence) {
   cuda_emulation::set_order(cuda_emulation::Order::forward);
 }
 
+// Invariant (DocumentSlots.*): Documents in one sequence are independent.
 TEST(DocumentSlots, ListDocumentsOfEveryLength) {
   for (const int sequence : {65, 128, 129, 300, 1300}) {
     SCOPED_TRACE(sequence);

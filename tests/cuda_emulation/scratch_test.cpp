@@ -6,6 +6,7 @@
 namespace strata {
 namespace {
 
+// Invariant (CudaScratch.*): A step allocates nothing.
 TEST(CudaScratch, OfACallIsAtMostWhatTheRulesSay) {
   const CudaScratchRules rules;
   for (Scenario& scenario : calls_with_scratch()) {

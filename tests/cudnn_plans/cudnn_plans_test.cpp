@@ -127,6 +127,7 @@ AttentionShape shape(std::int64_t batch, std::int64_t sequence, std::int64_t hea
           .scale = 0.125F};
 }
 
+// Invariant (CudnnPlans.*): The CUDA device keeps its interface.
 TEST_F(CudnnPlans, AreMadeForHeadSizesGroupsAndWindows) {
   const Gpu h200 = gpus()[1];
   ASSERT_EQ(h200.description.sm_version, 90);

@@ -10,6 +10,7 @@ namespace {
 
 class BatchLoaderFill : public ::testing::TestWithParam<DataPacking> {};
 
+// Invariant: A step allocates nothing.
 TEST_P(BatchLoaderFill, AllocatesNothing) {
   const Corpus corpus;
   RunConfig config;

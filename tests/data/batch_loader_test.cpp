@@ -264,6 +264,7 @@ class PartlyTrained : public BatchLoaderTest {
   static bool is_trained(std::int64_t token) { return token % 3 != 0; }
 };
 
+// Invariant (PartlyTrained.*): Untrained tokens have no loss.
 TEST_F(PartlyTrained, HasTheTargetsThatAreAndCountsThem) {
   const BatchLoader loader = this->loader();
   const auto expect_targets = [&](const Microbatch& data, std::int64_t& trained) {
@@ -344,6 +345,7 @@ class WithinDocuments : public BatchLoaderTest {
   std::set<std::int64_t> begins_;
 };
 
+// Invariant (WithinDocuments.*): Documents in one sequence are independent.
 TEST_F(WithinDocuments, PlacesBeginAnewAndNothingIsPredictedAcrossABorder) {
   const BatchLoader loader = this->loader();
   EXPECT_TRUE(loader.is_by_documents());
@@ -453,6 +455,7 @@ class WholeDocuments : public BatchLoaderTest {
   std::set<std::int32_t> begins_;
 };
 
+// Invariant (WholeDocuments.*): Documents in one sequence are independent.
 TEST_F(WholeDocuments, StandUncutInSequencesThatTheyFill) {
   const BatchLoader loader = this->loader();
   EXPECT_EQ(loader.training_sequences(), 13);  // of 126 tokens

@@ -44,6 +44,7 @@ class Conversations : public ::testing::Test {
 };
 
 /// STRATA_TEST_CONVERSATIONS names a file of more, which make_conversations.py makes.
+// Invariant (Conversations.*): Untrained tokens have no loss.
 TEST_F(Conversations, HaveTheIdsAndTheMaskOfTheOriginal) {
   const char* more = std::getenv("STRATA_TEST_CONVERSATIONS");  // NOLINT(concurrency-mt-unsafe)
   const std::string goldens =

@@ -23,6 +23,9 @@ std::vector<std::int64_t> shares(const std::vector<double>& weights) {
   return shares_of(weights);
 }
 
+// Invariant of data (Mixture*.*): Every stretch of a run has its mixture. After any number of samples each
+// source has its share within one sample. Sources have their own epochs, and a resumed run continues with the
+// next sample of each.
 TEST(MixtureShares, AreTheWeightsExactlyWhereTheyAreDecimal) {
   EXPECT_THAT(shares({0.7, 0.3}), ElementsAre(7, 3));
   EXPECT_THAT(shares({1, 1, 1}), ElementsAre(1, 1, 1));
@@ -113,6 +116,7 @@ class SeveralSources : public ::testing::Test {
   RunConfig config_;
 };
 
+// Invariant (SeveralSources.*): Every stretch of a run has its mixture.
 TEST_F(SeveralSources, ShareOutEveryBatchByTheirWeights) {
   const BatchLoader loader = this->loader();
   EXPECT_EQ(loader.training_sequences(), 89 + 26);

@@ -23,6 +23,7 @@ std::vector<std::int32_t> keys_of(std::int64_t first, std::int64_t samples, std:
   return keys;
 }
 
+// Invariant (RowKeys.*): Dropout depends on the place in the run alone.
 TEST(RowKeys, FollowFromTheSeedAndTheToken) {
   const std::vector<std::int32_t> keys = keys_of(0, 40);
   EXPECT_EQ(keys, keys_of(0, 40));

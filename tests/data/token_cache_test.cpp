@@ -55,6 +55,7 @@ class TokenCache : public ::testing::Test {
   RunConfig::DataSection data_;
 };
 
+// Invariant (TokenCache.*): Untrained tokens have no loss.
 TEST_F(TokenCache, MakesIdsOnceForEveryContent) {
   const std::string first = corpus_.write("a.txt", "a text"),
                     second = corpus_.write("b.txt", "another – one");

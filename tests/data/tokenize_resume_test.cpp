@@ -67,6 +67,10 @@ class ResumedTokenize : public ::testing::Test {
   Made expected_;
 };
 
+// Invariant of failures (ResumedTokenize*.*): Unfinished work never looks finished. `strata tokenize` may
+// stop at any file operation. No `.bin` file is there then, and the same command resumes to the bytes of a
+// run that was not stopped.
+// Invariant (ResumedTokenize.*): Tokens are those of the original.
 TEST_F(ResumedTokenize, HasTheIdsOfTextsThatAreEncodedWhole) {
   const TokenizeOptions whole = {.name = {}, .borders = {.end = 0}};
   tokenize_files(tokenizer_, files_, corpus_.path("whole"), whole);

@@ -41,6 +41,7 @@ class Tokenize : public ::testing::Test {
   std::vector<std::string> files_;  ///< the first is empty
 };
 
+// Invariant (Tokenize.*): Tokens are those of the original.
 TEST_F(Tokenize, WritesEachTextsIdsAndTheEndBehindThem) {
   const text::Tokenizer tokenizer = golden("gpt2");
   for (const int threads : {1, 3}) {

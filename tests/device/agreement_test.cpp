@@ -236,6 +236,7 @@ TEST_P(Agreement, AttentionBackward) {
   }
 }
 
+// Invariant: Documents in one sequence are independent.
 TEST_P(Agreement, AttentionWithinDocuments) {
   // One token each; some tokens; borders at blocks' and beside them; one that is longer than a sequence.
   const AttentionShape shape{
@@ -264,6 +265,7 @@ TEST_P(Agreement, AttentionWithinDocuments) {
   }
 }
 
+// Invariant (Agreement.CachedAttention*): Generation is that of transformers.
 TEST_P(Agreement, CachedAttention) {
   // Chunks of keys end at 128 on the CUDA device and at 256 on the CPU.
   struct Case {

@@ -39,6 +39,7 @@ std::vector<Scenario> every_kernel() {
       grouped_gradient_scenario(bf16, {130, 0, 600, 7}, 257, 800)};
 }
 
+// Invariant: A step allocates nothing.
 TEST(Kernels, AllocateNothingLargeForAShapeTheyHaveSeen) {
   CpuDevice device({.threads = 2, .link = {}});
   for (Scenario& scenario : every_kernel()) {

@@ -7,6 +7,7 @@
 namespace strata {
 namespace {
 
+// Invariant (AnyThreadCount.*): Placement changes no result.
 TEST(AnyThreadCount, GivesTheSameProduct) {
   for (const DType dtype : kDTypes) {
     for (const bool transposed : {false, true}) {

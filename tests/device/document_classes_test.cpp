@@ -10,6 +10,7 @@ namespace {
 
 const std::int64_t kSequences[] = {65, 100, 128, 129, 200, 257, 300, 500, 640, 1024, 4096, 5000, 32768};
 
+// Invariant (DocumentClasses.*): Documents in one sequence are independent.
 TEST(DocumentClasses, AreOfHalfTheLengthEach) {
   const std::vector<DocumentClass> expected = {{1024, 512, 1}, {512, 256, 3}, {256, 128, 7}, {128, 64, 15}};
   EXPECT_EQ(document_classes(1024), expected);

@@ -44,6 +44,7 @@ class Float8Codes : public EveryImplementation {
 };
 INSTANTIATE_TEST_SUITE_P(, Float8Codes, ::testing::ValuesIn(implementation_choices()), &name_of_choice);
 
+// Invariant (Float8Codes.*): Packed parameters change no result.
 TEST_P(Float8Codes, AreThoseOfEveryBf16ToTheBit) {
   for (const float limit : {448.0F, 1.0F, 0x1.c2p-3F, 6e-5F, 1e-38F, std::numeric_limits<float>::max()}) {
     const OperandMemory numbers = numbers_up_to(limit);

@@ -149,6 +149,7 @@ class OptimizerKernels : public EveryImplementation {
   }
 };
 
+// Invariant (OptimizerKernels.*): The state's format is exact or reproducible.
 TEST_P(OptimizerKernels, UpdatesGiveTheReferenceBitsAtEverySizeAndAlignmentAndTouchNothingElse) {
   for (const StateTypes& types : kEveryStateType) {
     for (const std::int64_t elements : {0, 1, 3, 4, 31, 1023, 1025, 5000}) {

@@ -103,6 +103,7 @@ class PlantedValues : public EveryImplementation {
 };
 INSTANTIATE_TEST_SUITE_P(, PlantedValues, ::testing::ValuesIn(implementation_choices()), &name_of_choice);
 
+// Invariant (PlantedValues.*): Every instruction set computes right.
 TEST_P(PlantedValues, ProductsAndSums) {
   std::vector<Case> cases;
   for (const DType dtype : kDTypes) {

@@ -21,6 +21,7 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
+// Invariant (ProductTable.*): A product table decides the bits.
 TEST(ProductTable, IsReadAsItWasPrinted) {
   EXPECT_EQ(parse_product_table(print(kTable)), kTable);
   EXPECT_EQ(parse_product_table(print({})), ProductTable());

@@ -47,6 +47,7 @@ class RoundedProduct : public EveryImplementation {
 INSTANTIATE_TEST_SUITE_P(, RoundedProduct, ::testing::ValuesIn(implementation_choices()), &name_of_choice);
 
 /// Every bf16 up to a limit, which is the largest, so that each limit is another scale.
+// Invariant (RoundedProduct.*): FP8 rounds alike everywhere.
 TEST_P(RoundedProduct, RoundsEveryBf16ToTheBit) {
   constexpr std::int64_t kSide = 256;
   for (const float limit : {448.0F, 1.0F, 0x1.c2p-3F, 6e-5F, 1e-38F, 3.3e38F}) {

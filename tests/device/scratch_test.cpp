@@ -9,6 +9,7 @@
 namespace strata {
 namespace {
 
+// Invariant (CpuScratch.*): A step allocates nothing.
 TEST(CpuScratch, OfACallIsWhatTheRulesSay) {
   CpuDevice device({.threads = 3, .link = {}});
   for (Scenario& scenario : calls_with_scratch()) {

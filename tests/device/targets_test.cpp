@@ -33,6 +33,7 @@ void expect_the_same_bits(const Scenario& scenario, const std::vector<std::int64
   }
 }
 
+// Invariant (EveryVectorTarget.*): Every instruction set computes right.
 TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector) {
   for (const DType dtype : kDTypes) {
     const Scenario scenarios[] = {column_sums_scenario(dtype, 130, 65),
@@ -60,6 +61,7 @@ TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector
   expect_the_same_bits(load_balance_scenario(65, true), hwy::SupportedAndGeneratedTargets());
 }
 
+// Invariant (VectorTargetsThatFuse.*): Every instruction set computes right.
 TEST(VectorTargetsThatFuse, GiveTheSameActivationsAndRotations) {
   for (const DType dtype : kDTypes) {
     std::vector<Scenario> scenarios = {rope_scenario(dtype, 2, 9, 2, 34, false)};

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "cmake"))
 import check_docs  # noqa: E402  pylint: disable=wrong-import-position
+import invariants  # noqa: E402  pylint: disable=wrong-import-position
 import check_prose  # noqa: E402  pylint: disable=wrong-import-position
 import pages  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -196,6 +197,24 @@ def test_keys_and_commands_are_those_of_the_program():
         options = {option for line in said(command, "--help").splitlines() if line.startswith("  -")
                    for option in line.split()[0].split(",")}
         assert options == repository.commands[command], (command, options ^ repository.commands[command])
+
+
+def marks(text, name="tests/execute/a_test.cpp"):
+    """Subject, title, text and test of each comment of an invariant, or what is wrong with one."""
+    try:
+        return [(mark.subject, mark.title, mark.text, mark.test[0]) for mark in invariants.marks_of(name, text)]
+    except invariants.MarkError as error:
+        return str(error)
+
+
+def test_comments_of_invariants_name_their_tests():
+    assert marks("// Invariant of ranks: All agree. They have\n// one result.\nTEST_P(Ranks, Agree) {\n") == \
+        [("ranks", "All agree", "They have one result.", "Ranks.Agree")]
+    assert marks("/// A thing.\n// Why.\n// Invariant: All agree.\n// Invariant (Ranks.*): None waits.\nTEST(Ranks, Agree) {\n") == \
+        [(None, "All agree", "", "Ranks.Agree"), (None, "None waits", "", "Ranks.*")]
+    assert marks("# Invariant of ranks (all_ranks): All agree. Always.\ndef x():\n", "tests/a/b.py")[0][3] == "all_ranks"
+    assert "above no test" in marks("// Invariant: All agree.\nint x;\n")
+    assert "is no comment of an invariant" in marks("// Invariant: All agree\nTEST(Ranks, Agree) {\n")
 
 
 STRATA = """#!/bin/sh

@@ -43,6 +43,7 @@ class EveryStep : public RoundListener {
   void on_recorded(const RecordedStep& /*step*/, const RoundOfRun& /*round*/) override {}
 };
 
+// Invariant of planning: A step allocates nothing. Kernels hold the scratch memory that the report names.
 TEST(Allocation, HappensInNoStep) {
   const test::TemporaryFolder folder;
   RunConfig config = test::tiny_run(folder.path());
@@ -98,6 +99,7 @@ TEST(Allocation, IsCountedWhereItHappens) {
 
 /// The scratch of a run is the sum of what its report names, from the first step to the last. This holds on
 /// any number of threads, with activations saved or recomputed, and with the state on the device or not.
+// Invariant (Scratch.*): A step allocates nothing.
 TEST(Scratch, OfARunIsWhatTheReportNames) {
   const test::TemporaryFolder folder;
   for (const DType precision : {DType::bf16, DType::fp32, DType::fp16}) {

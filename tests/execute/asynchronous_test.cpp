@@ -23,6 +23,9 @@ using test::tiny_run;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// Invariant of devices (BackgroundDevice.*): A background device changes no result. A device whose streams
+// work in the background gives the bits of the CPU device. The test `execute.queued` of ctest runs other
+// cases on such a device.
 TEST(BackgroundDevice, StandsForTheCpuDeviceIfTheEnvironmentSaysSo) {
   const char* const before = std::getenv("STRATA_QUEUED_DEVICE");
   ::setenv("STRATA_QUEUED_DEVICE", "1", 1);

@@ -33,6 +33,7 @@ class BalancedExperts : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
+// Invariant: Placement changes no result.
 TEST_F(BalancedExperts, HaveTheSameBitsAtEveryPlacementInBothOrders) {
   for (const DType precision : {DType::fp32, DType::fp16}) {
     RunConfig config = this->config();

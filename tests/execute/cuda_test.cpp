@@ -32,6 +32,7 @@ class OnGpu : public ::testing::TestWithParam<Precision> {
   RunConfig config_;
 };
 
+// Invariant (OnGpu.*): A background device changes no result.
 TEST_P(OnGpu, PlacementChangesNoBitAndThePlanIsExact) {
   std::string expected;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
@@ -70,6 +71,7 @@ TEST_P(OnGpu, LossesFollowTheCpu) {
   }
 }
 
+// Invariant (DocumentsOnGpu.*): Documents in one sequence are independent.
 TEST(DocumentsOnGpu, TrainAsEachInASequenceOfItsOwn) {
   if (const std::string why = test::why_no_device("cuda"); !why.empty()) GTEST_SKIP() << why;
   const std::unique_ptr<Device> device = test::make_device("cuda", {});

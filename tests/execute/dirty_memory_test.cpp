@@ -42,6 +42,8 @@ class RunsOnDirtyMemory : public ::testing::Test {
   RunConfig config_;
 };
 
+// Invariant of placement (RunsOnDirtyMemory.*): Memory may hold anything. A run on tiers full of NaN leaves
+// the bits of a run on zeros. All tests run on such memory.
 TEST_F(RunsOnDirtyMemory, LeaveTheSameBitsWhereverTheStateLives) {
   const Bytes resident = resident_bytes(config_), smallest = smallest_bytes(config_);
   for (const Bytes budget : {kUnlimited, std::max(smallest, resident / 2), smallest}) {

@@ -45,6 +45,9 @@ class DropoutRun : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
+// Invariant of numbers (DropoutRun.*): Dropout depends on the place in the run alone. Masks keep the fraction
+// that is asked for, and no mask tells anything of another. Placements have the same bits, ranks of every
+// kind have the same gradients, and checkpoints resume. Validations drop nothing.
 TEST_F(DropoutRun, ChangesWhatIsTrainedAndNoValidation) {
   for (RunConfig config : configs()) {
     config.optimizer.learning_rate = 0;

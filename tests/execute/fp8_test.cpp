@@ -35,6 +35,7 @@ class Fp8 : public ::testing::Test {
 
 /// After one step a mean of gradients is the gradient, but for a factor. An operand's number is off by up to
 /// a part in 16, evenly spread: 3.6 % root mean square, and several layers' errors add up.
+// Invariant (Fp8.*): FP8 rounds alike everywhere.
 TEST_F(Fp8, GradientsAreNearThoseOfBf16) {
   config_.train.steps = 1;
   const test::Tensors fp8 = test::left_by(config_, {StateKind::exp_avg});

@@ -66,6 +66,8 @@ void expect_the_bits_of_a_run_that_trains_all(RunConfig config, const Patterns& 
   for (const auto& [name, values] : some) EXPECT_TRUE(has_same_bits(values, all.at(name))) << name;
 }
 
+// Invariant of state and checkpoints (Freezing.*): Freezing changes nothing else. Frozen tensors keep their
+// bits. A step without clipping gives trained tensors the bits that they get if all tensors are trained.
 TEST(Freezing, GivesTrainedTensorsTheBitsOfARunThatTrainsAll) {
   const TemporaryFolder folder;
   for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
@@ -188,6 +190,7 @@ struct FrozenRun {
 
 class FrozenPlacement : public ::testing::TestWithParam<std::tuple<FrozenRun, Order>> {};
 
+// Invariant (FrozenPlacement.*): Freezing changes nothing else.
 TEST_P(FrozenPlacement, ChangesNoBitAndThePlanIsExact) {
   const TemporaryFolder folder;
   const auto& [kind, order] = GetParam();

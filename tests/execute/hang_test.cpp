@@ -41,6 +41,7 @@ RunConfig spilling_run(const TemporaryFolder& folder) {
   return config;
 }
 
+// Invariant (LongInstruction.*): Nothing waits forever and nothing at work is ended.
 TEST(LongInstruction, OfAnyHostLaneEndsNoRun) {
   class SlowDisk : public FileSystem {
    public:

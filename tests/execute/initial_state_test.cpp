@@ -75,6 +75,8 @@ std::string begun(const RunConfig& config) {
   return result.state_hash;
 }
 
+// Invariant of numbers (InitialState.*): A run begins with the same bits. Initial state has the bits of
+// scalar code on one thread, for any number of threads and any instruction set.
 TEST(InitialState, HasTheBitsOfOneThreadForAnyNumberOfThreads) {
   const TemporaryFolder folder;
   RunConfig config = run_of_several_pieces(folder.path());

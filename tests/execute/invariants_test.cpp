@@ -33,6 +33,10 @@ constexpr Arithmetic kWithBf16Moments = {DType::fp32, Recompute::full, 0, Master
 /// A test per order, so that each stays short under a sanitizer.
 class Placement : public ::testing::TestWithParam<std::tuple<Arithmetic, Order>> {};
 
+// Invariant of placement: Placement changes no result. Every budget, order, lane mode, thread count and link
+// speed gives the same bits of parameters and optimizer state.
+// Invariant of planning: The plan is exact. The planned peak is the measured peak on every tier. The planned
+// bytes are the copied bytes on every link.
 TEST_P(Placement, ChangesNoBitAndThePlanIsExact) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
@@ -79,6 +83,8 @@ INSTANTIATE_TEST_SUITE_P(PrecisionsAndOrders, Placement,
                                                               kSmallestState, kWithBf16Moments),
                                             ::testing::Values(Order::layer_major, Order::microbatch_major)));
 
+// Invariant of placement (Recomputation.*): Recomputation changes no result. Saved and recomputed activations
+// give the same bits.
 TEST(Recomputation, ChangesNoBit) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());

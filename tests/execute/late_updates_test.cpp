@@ -58,6 +58,8 @@ class LateUpdates : public ::testing::TestWithParam<LateArithmetic> {
   const test::TemporaryFolder folder_;
 };
 
+// Invariant of placement (LateUpdates*.*): Late updates change no result. State, losses, checkpoints, stops
+// and skipped steps equal those of updates at the end of the step. No state is touched before the first step.
 TEST_P(LateUpdates, GiveTheBitsAndLossesOfUpdatesAtTheStepsEnd) {
   RunConfig config = resident_run();
   config.train.validate_every = 2;

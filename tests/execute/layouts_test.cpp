@@ -200,6 +200,10 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
   test::TemporaryFolder folder_;
 };
 
+// Invariant of ranks (Layouts.*): Choices combine. A list of layouts covers all pairs of the choices below,
+// and each layout follows the run of one rank within 1e-5 in fp32. The choices are data, context, tensor,
+// pipeline, ZeRO stage, schedule, placement, recomputation, packing, adapters, frozen nf4, dropout and
+// architecture. `STRATA_TEST_LAYOUTS=triples.txt` covers all triples.
 TEST_P(Layouts, FollowTheRunOfOneRank) {
   if (const std::string reason = test::why_no_drive(folder_.path());
       choice("placement") == "nvme" && !reason.empty())

@@ -79,6 +79,8 @@ class LyingPlan : public ::testing::Test {
 };
 
 /// A buffer that nothing touches, though an instruction names it and the tier has room for it.
+// Invariant of planning (LyingPlan.*): Measurements do not trust the plan. A run reports every figure in
+// which its plan is wrong. The measured peak is that of the memory that changed.
 TEST_F(LyingPlan, AboutAPeakIsTold) {
   for (const Tier tier : kTiers) {
     if (tier == Tier::nvme && !has_drive()) continue;
@@ -170,6 +172,7 @@ TEST_F(LyingPlan, IsNotHeldAgainstARunThatWasStoppedBeforeItTouchedAll) {
 
 /// The memory itself: above the measured peak lies only what it was filled with, and the page below it holds
 /// something else.
+// Invariant (MeasuredPeak.*): Measurements do not trust the plan.
 TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
   const DirtyMemory dirty(true);
   const test::TemporaryFolder folder;

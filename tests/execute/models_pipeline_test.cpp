@@ -64,6 +64,9 @@ class SeveralPipelines : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
+// Invariant of several models (SeveralPipelines.*): Several pipelines are their runs alone. Each keeps its
+// results under every schedule, order and budget, on the same mesh or beside models of other meshes. Ranks
+// meet in every order. One model computes in the bubbles of another.
 TEST_F(SeveralPipelines, HaveTheBitsOfTheirRunsAlone) {
   expect_solo_bits(mixed_runs(), run_together_on(2, mixed_runs()));
 }

@@ -33,6 +33,9 @@ std::vector<RunConfig> mixed_runs(const TemporaryFolder& folder) {
   return configs;
 }
 
+// Invariant of several models (SeveralModels.*): Several models are their runs alone. Each model has the
+// losses and the state of its run alone, in every order of turns and within every budget, drives included.
+// The merged plan is exact.
 TEST(SeveralModels, HaveTheBitsOfTheirRunsAlone) {
   const TemporaryFolder folder;
   expect_solo_bits(mixed_runs(folder), run_together(mixed_runs(folder)));
@@ -94,6 +97,8 @@ TEST(SeveralModels, HaveThemWithStateOnDrives) {
   expect_solo_bits(configs, outcome);
 }
 
+// Invariant of several models: A model that ends changes nothing for others. A model may be trained to its
+// end, stopped at a rung, or diverge. The other models keep their bits, in no more memory.
 TEST(SeveralModels, ArePlannedAnewWithinTheMemoryOfTheFirstPlanWhenOneEnds) {
   const TemporaryFolder folder;
   std::vector<RunConfig> configs = mixed_runs(folder);
@@ -109,6 +114,7 @@ TEST(SeveralModels, ArePlannedAnewWithinTheMemoryOfTheFirstPlanWhenOneEnds) {
   expect_solo_bits(configs, outcome);
 }
 
+// Invariant: A model that ends changes nothing for others.
 TEST(SeveralModels, GoOnWithoutOneThatDiverges) {
   const TemporaryFolder folder;
   std::vector<RunConfig> configs = mixed_runs(folder);
@@ -124,6 +130,7 @@ TEST(SeveralModels, GoOnWithoutOneThatDiverges) {
   for (const std::size_t m : {0, 2, 3}) expect_solo_bits(configs[m], outcome.results[m]);
 }
 
+// Invariant: A model that ends changes nothing for others.
 TEST(SeveralModels, EndAtARungIfTheyAreChosenToWhileOthersHaveTheirSoloBits) {
   const TemporaryFolder folder;
   std::vector<RunConfig> configs = mixed_runs(folder);

@@ -57,6 +57,8 @@ class Nvme : public ::testing::TestWithParam<Drives> {
   const TemporaryFolder first_, second_;
 };
 
+// Invariant of placement (Nvme.*): Drives change no result. Any part of the state may live on drives, in one
+// folder or two, through io_uring or threads. The bits stay the same.
 TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
   struct Formats {
     DType precision;
@@ -162,6 +164,8 @@ class OneFault : public IoFaults {
 /// Operations of a short run fail in their turn: the run gives the same bits or one clear error, and the
 /// checkpoint that it had saved before continues to the same bits. Every thirteenth here;
 /// tests/faults/every_operation.sh takes all, of more steps.
+// Invariant of failures (NvmeFaults.*): A failing drive loses nothing. Strata retries a failed operation to
+// the same bits, or ends the run with one sentence. The last checkpoint then resumes to the same bits.
 TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   const TemporaryFolder folder;
   if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;

@@ -20,6 +20,9 @@ class OrderOfCopiesAndKernels : public ::testing::Test {
   RunConfig config_ = test::tiny_run(folder_.path());
 };
 
+// Invariant of devices (OrderOfCopiesAndKernels.*): Copies and kernels are ordered. Two operations that touch
+// the same memory have a known order if one of them writes. The order comes from a stream, an event or a wait
+// of the host. A lost wait is found.
 TEST_F(OrderOfCopiesAndKernels, IsThereInEveryPlan) {
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     config_.plan.order = order;

@@ -84,6 +84,9 @@ class PackedParameters : public ::testing::Test {
   RunConfig config_ = test::tiny_run(folder_.path());
 };
 
+// Invariant of numbers (PackedParameters.*): Packed parameters change no result. Parameters in FP8 give the
+// bits of whole matrices wherever they live: in both orders, on drives, with split masters, through
+// checkpoints and beside other models. Plans are exact.
 TEST_F(PackedParameters, ChangeNoBitWhereverTheyLive) {
   for (const auto& [master, clip_norm] : {std::pair{MasterFormat::fp32, 1.0}, {MasterFormat::split, 0.0}}) {
     RunConfig config = config_;
@@ -254,6 +257,7 @@ class PackedInBlocks : public PackedParameters {
   }
 };
 
+// Invariant (PackedInBlocks.*): Blocks of codes are those of bitsandbytes.
 TEST_F(PackedInBlocks, AreTheSameNumbersWhereverTheyLive) {
   config_.train.steps = 2;
   EXPECT_EQ(hashes_of_placements(config_).size(), 1U);

@@ -78,6 +78,9 @@ class PipelineTest : public ::testing::Test {
 
 class PipelineRun : public PipelineTest, public ::testing::WithParamInterface<PipelineLayout> {};
 
+// Invariant of ranks (PipelineRun.*): Pipeline stages are one run. A pipeline under any schedule follows the
+// run of one rank within 1e-5 in fp32. That holds for losses of 10 steps and for the gradient of each tensor.
+// Schedules and placements change no bit.
 TEST_P(PipelineRun, FollowsTheRunOfOneRankInLossesAndGradients) {
   const auto [expected, ranks] =
       test::expect_equal_runs(alone(GetParam()), config(GetParam()), GetParam().ranks());
@@ -87,6 +90,7 @@ TEST_P(PipelineRun, FollowsTheRunOfOneRankInLossesAndGradients) {
 }
 
 /// All schedules add up microbatches in one order.
+// Invariant (PipelineTest.*): Pipeline stages are one run.
 TEST_F(PipelineTest, HasTheSameBitsUnderEveryScheduleWhereverStateLives) {
   using enum PipelineSchedule;
   for (const int zero_stage : {0, 3}) {

@@ -80,6 +80,9 @@ class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<Da
   }
 };
 
+// Invariant of ranks (RanksRun.*): Ranks of every ZeRO stage are one run. Stages 0 to 3 on 1 to 4 ranks,
+// hybrid sharding included, follow the run of one rank within 1e-5 in fp32. That holds for losses of 20 steps
+// and for the gradient of each tensor. All placements of a layout have the same bits.
 TEST_P(RanksRun, FollowsTheRunOfOneRankInLossesAndGradients) {
   test::expect_equal_runs(this->config({.ranks = 1}), this->config(GetParam()), GetParam().ranks);
 }
@@ -90,6 +93,7 @@ TEST_P(RanksRun, HasTheSameBitsInAnyOrderAndWithItsStateOnTheHost) {
   EXPECT_EQ(hash_of_exact_run(Where::host), hash);
 }
 
+// Invariant (RanksOfAnyStage.*): Ranks of every ZeRO stage are one run.
 TEST_F(RanksOfAnyStage, HaveTheSameBitsWhereParametersStayGatheredAndWhereTheyDoNot) {
   for (const bool tied : {true, false}) {
     for (const Order order : {Order::layer_major, Order::microbatch_major}) {

@@ -111,6 +111,10 @@ class SamplesOfARun : public ::testing::Test {
   RunConfig config_;
 };
 
+// Invariant of generation (SamplesOfARun.*): Samples are those of generation. A run draws the tokens that
+// `strata generate` draws with the weights of that step in fp32. Ranks of every kind and all placements draw
+// the same tokens. State and losses are those of a run without samples, except under the pipedream schedules,
+// whose pipeline drains for samples.
 TEST_F(SamplesOfARun, AreTakenBeforeTheFirstStepBetweenStepsAndAfterTheLast) {
   config_.train.steps = 5;
   const RunOutcome outcome = run(config_);

@@ -114,6 +114,8 @@ class Saving : public ::testing::TestWithParam<std::tuple<SavedArithmetic, Place
   const TemporaryFolder folder_;
 };
 
+// Invariant of placement (Saving*.*): Saving beside training changes no result. Every checkpoint equals the
+// one of a synchronous save after its step, on any tier. The plan stays exact.
 TEST_P(Saving, GivesWhatASynchronousSaveGivesAndThePlanIsExact) {
   if (const std::string reason = why_not(std::get<Place>(GetParam()), folder_); !reason.empty())
     GTEST_SKIP() << reason;
@@ -246,6 +248,8 @@ class SavingBeside : public ::testing::TestWithParam<Place> {
 };
 
 /// Nothing of a whole step writes what is saved before its own updates.
+// Invariant of state and checkpoints (SavingBeside.*): A save delays only what would overwrite it. The next
+// steps run while the disk is busy with a checkpoint.
 TEST_P(SavingBeside, TheNextStepRunsUpToItsUpdates) {
   if (const std::string reason = why_not(GetParam(), folder_); !reason.empty()) GTEST_SKIP() << reason;
   WaitingFileSystem files(WaitingFileSystem::At::create, "step-00000004", 4);
@@ -301,6 +305,7 @@ TEST(SavingStopped, FinishesTheCheckpointOfAStepThatWasReported) {
 }
 
 /// Each file operation of a run fails in its turn.
+// Invariant (SavingFaults.*): A crash loses no reported checkpoint.
 TEST(SavingFaults, OfAnyOperationAreOneErrorOrAWarningAndLoseNothing) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());

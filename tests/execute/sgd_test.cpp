@@ -60,6 +60,9 @@ class Sgd : public ::testing::TestWithParam<Way> {
   const TemporaryFolder folder_;
 };
 
+// Invariant of state and checkpoints (Sgd*.*): An update rule keeps only its own moments. SGD has the
+// invariants of AdamW: placements, ranks, stages and drives change no bit, plans are exact, and checkpoints
+// resume. A checkpoint of another rule is refused.
 TEST_P(Sgd, PlacementChangesNoBitAndThePlanIsExact) {
   const RunConfig resident = config();
   const std::string expected = run(resident).result.state_hash;

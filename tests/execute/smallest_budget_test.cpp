@@ -15,6 +15,7 @@ using test::smallest_host_bytes;
 using test::TemporaryFolder;
 using test::tiny_run;
 
+// Invariant: A refusal names a budget that works.
 TEST(SmallestBudgetOfARun, IsEnoughAndChangesNoBit) {
   const std::vector<std::function<void(RunConfig&)>> variants = {
       [](RunConfig& config) { config.memory.activations = TierChoice::device; },

@@ -45,6 +45,8 @@ class SpoiltWeights : public ::testing::Test {
   RunConfig config_;
 };
 
+// Invariant of state and checkpoints (SpoiltWeights.*): Spoilt weights replace no checkpoint. A run whose
+// weights are not finite ends and does not save them. The checkpoint before stays.
 TEST_F(SpoiltWeights, EndTheRunAfterSomeStepsAndAreNotSaved) {
   run(config_);
   const std::vector<std::string> good = {"step-00000002"};

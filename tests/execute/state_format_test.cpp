@@ -33,6 +33,7 @@ RunConfig with_format(RunConfig config, const Format& format) {
   return config;
 }
 
+// Invariant (StateFormatOfARun.*): The state's format is exact or reproducible.
 TEST(StateFormatOfARun, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
   for (const Format& format : {kSplitFormat, kBf16MomentsFormat, kSmallestFormat}) {
     const TemporaryFolder folder;

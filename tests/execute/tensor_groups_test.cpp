@@ -66,6 +66,9 @@ void expect_each_tensor_as_alone(RunConfig config, const std::vector<std::string
   for (const std::string& name : names) EXPECT_TRUE(seen.contains(name)) << name;
 }
 
+// Invariant of state and checkpoints (TensorGroups*.*): Groups change only what they name. Each tensor gets
+// the bits that it gets where all tensors have its policy. Placements, pieces and stages change no bit. Only
+// the scalars of a step differ in the program.
 TEST(TensorGroups, UpdateEachTensorAsItsPolicySays) {
   const TemporaryFolder folder;
   for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {

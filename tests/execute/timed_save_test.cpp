@@ -42,6 +42,8 @@ class TimedSave : public ::testing::Test {
   RunConfig config_;
 };
 
+// Invariant of state and checkpoints (TimedSave.*): A save by time changes no result. All ranks make it
+// together.
 TEST_F(TimedSave, IsMadeBetweenStepsAndChangesNoBit) {
   const std::string straight = run(config_).result.state_hash;
   for (const bool spills : {false, true}) {

@@ -66,6 +66,8 @@ double targets_of(const RunConfig& config) {
   return static_cast<double>(BatchLoader(config, 128).trained_targets(0));
 }
 
+// Invariant of data (Untrained.*): Untrained tokens have no loss. Losses and gradients of some tokens and of
+// the others add up to those of all. Ranks of every kind have the losses of one rank.
 TEST_F(Untrained, IsNothingWhereAllIsTrained) {
   EXPECT_EQ(run(with_marks("all", [](std::size_t) { return true; })).result.state_hash,
             run(plain()).result.state_hash);

@@ -55,6 +55,7 @@ class CudaCopies : public gpu_emulation::EmulatedMachine {
   static constexpr Bytes kBytes = 5 * MiB;
 };
 
+// Invariant (CudaCopies.*): The CUDA device keeps its interface.
 TEST_F(CudaCopies, OfLockedMemoryAreAsynchronous) {
   CudaDevice device;
   const std::int64_t pageable = counts().pageable_copies;

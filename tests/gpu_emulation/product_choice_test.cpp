@@ -82,6 +82,9 @@ class ProductChoice : public gpu_emulation::EmulatedMachine {
   const std::string table_ = (folder_.path() / "products").string();
 };
 
+// Invariant of devices (ProductChoice.*): A product table decides the bits. A product that a table has is
+// computed alike in every later run, whatever timing would say. Several processes share one table. A damaged
+// table is refused.
 TEST_F(ProductChoice, IsTheFastestAlgorithm) {
   config_.train.precision = DType::fp32;
   const TrainResult timed = run();

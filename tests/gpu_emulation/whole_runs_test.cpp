@@ -38,6 +38,9 @@ class WholeRuns : public gpu_emulation::EmulatedMachine {
 
 /// Shapes, strides, alignments, grids and places of operands, of every architecture and precision, with all
 /// in the device's memory and with as little as works.
+// Invariant of devices (WholeRuns*.*): The CUDA device keeps its interface. On an emulated GPU, runs give
+// their bits however late streams work and however host memory is locked. cuBLASLt takes every product, and
+// cuDNN has a plan for each attention on GPUs that are not here.
 TEST_F(WholeRuns, AskForWhatCudaAndCublasTake) {
   machine().computes = false;
   config_.train.steps = 1;
@@ -142,6 +145,7 @@ TEST_F(WholeRuns, HaveTheirBitsWhereParametersTravelAsFp8) {
   test::expect_the_plan_was_exact(outcome);
 }
 
+// Invariant: Samples are those of generation.
 TEST_F(WholeRuns, TakeTheSamplesOfACpu) {
   config_.train.precision = DType::fp32;
   config_.samples = {.prompts = {"line ", "of a small"}, .every = 2, .max_length = 16};

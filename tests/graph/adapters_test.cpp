@@ -55,6 +55,7 @@ std::vector<std::string> names_of_nodes(const UnitGraph& graph) {
   return names;
 }
 
+// Invariant (Adapters.*): Adapters are those of PEFT and nothing else is trained.
 TEST(Adapters, StandBesideWeightsOfLinearLayers) {
   const UnitBuilder::Built built = mlp(WeightOrder::linear);
   EXPECT_THAT(find_linear_weights(built), ElementsAre(false, true, true, true));

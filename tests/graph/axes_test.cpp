@@ -226,6 +226,8 @@ void visit_all_nodes(const Walk::Visit& visit) {
     Walk(keep_within_documents(graph), visit).run();
 }
 
+// Invariant of devices (DeclaredAxes.*): Axes are as declared. An operator that is split as its rule declares
+// gives the result of the whole operator. Each node of each architecture has the axes that its rule declares.
 TEST(DeclaredAxes, AreTrue) {
   SplitProof proof;
   visit_all_nodes([&](const Node& node, const UnitGraph& graph, const std::vector<OperandValues>& values) {
@@ -273,6 +275,7 @@ class Misdeclared final : public GradientOperator {
 
 class WrongAxes : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
+// Invariant (WrongAxes.*): Axes are as declared.
 TEST_P(WrongAxes, AreFound) {
   const char* const rule = GetParam().first;
   const char* const axes = GetParam().second;

@@ -64,6 +64,7 @@ std::vector<std::string> derived(UnitGraph graph, bool wants_input_gradient) {
   return names_of(Derivation(fused).finish().nodes);
 }
 
+// Invariant (Freezing.*): Freezing changes nothing else.
 TEST(Freezing, MovesTensorsToAFlatParameterOfTheirOwn) {
   const auto [unit, graph] = frozen(attention_unit(), {"norm.weight", "out.weight"});
   std::vector<std::pair<Flat, std::int64_t>> places;

@@ -78,6 +78,9 @@ class BegunGradient : public testing::Test {
   GradientProducts kernels_;
 };
 
+// Invariant of placement (BegunGradient.*): A new gradient equals one added to zeros. Only the first product
+// overwrites the memory, which may be full of NaN. The gradient is the same in chunks of rows and with
+// padding.
 TEST_F(BegunGradient, IsWhatIsAddedToZeros) {
   ASSERT_EQ(pass_.segments().size(), 1U);
   const std::vector<float> added = run(zeros_, {});

@@ -103,6 +103,7 @@ TEST_P(UnitComputeOf, EveryTensorGetsAGradientAndPaddingNone) {
   }
 }
 
+// Invariant: Recomputation changes no result.
 TEST_P(UnitComputeOf, SavedAndRecomputedActivationsGiveTheSameBits) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     TinyModel model = make(dtype);

@@ -84,6 +84,7 @@ Model without_auxiliary_loss(Architecture architecture) {
   return build_model(architecture);
 }
 
+// Invariant: Axes are as declared.
 TEST(DeclaredAxes, FitEveryNodeOfEveryArchitecture) {
   for (const auto& [name, architecture] : tiny_architectures()) {
     std::vector<UnitGraph> graphs = build_model(architecture).graphs;

@@ -50,6 +50,7 @@ bool is_linear_layers(const TensorSpec& tensor) {
   return tensor.hf_shape.size() == 2 && !is_expert && !is_router;
 }
 
+// Invariant (Packing.*): Packed parameters change no result.
 TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
   for (auto& [name, architecture] : test::tiny_architectures()) {
     SCOPED_TRACE(name);
@@ -68,6 +69,7 @@ TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
 }
 
 /// Beside any precision, and beside adapters, which are trained.
+// Invariant (Packing.InBlocks*): Blocks of codes are those of bitsandbytes.
 TEST(Packing, InBlocksIsOfTheLinearLayersOfBlocks) {
   const RunConfig::AdapterSection adapter = {.type = AdapterType::lora,
                                              .rank = 2,

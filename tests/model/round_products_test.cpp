@@ -27,6 +27,7 @@ std::set<std::string> products_of(const Model& model, const Unit& unit) {
   return names;
 }
 
+// Invariant (RoundedProducts.*): FP8 rounds alike everywhere.
 TEST(RoundedProducts, AreThoseOfTheLinearLayersOfBlocks) {
   for (const auto& [name, architecture] : test::tiny_architectures()) {
     SCOPED_TRACE(name);

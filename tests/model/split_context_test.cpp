@@ -166,6 +166,7 @@ class SplitContextOf : public testing::TestWithParam<TinyArchitecture> {
   static void expect_what_one_rank_makes(const Model& model);
 };
 
+// Invariant (SplitContextOf.*): Shared sequences are one run.
 TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
   expect_what_one_rank_makes(build_model(GetParam().architecture));
 }

@@ -341,6 +341,7 @@ void expect_what_the_whole_one_makes(Architecture architecture, std::int64_t ran
 
 class SplitUnitOf : public testing::TestWithParam<TinyArchitecture> {};
 
+// Invariant (SplitUnitOf.*): Tensor-parallel layers are one run.
 TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
   const Architecture& architecture = GetParam().architecture;
   expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {});
@@ -365,6 +366,7 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
   }
 }
 
+// Invariant: Adapters are those of PEFT and nothing else is trained.
 TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithAdapters) {
   for (const bool splits_tokens : {false, true})
     expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {},
@@ -392,6 +394,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, SplitUnitOf, testing::ValuesIn(tiny_arch
                          [](const auto& info) { return info.param.name; });
 
 /// Ranks share the outputs of one layer and the inputs of the other.
+// Invariant (SplitMagnitudes.*): Adapters are those of PEFT and nothing else is trained.
 TEST(SplitMagnitudes, MakeWhatTheWholeOnesMake) {
   using Targets = std::vector<std::string>;
   const std::vector<TinyArchitecture> all = tiny_architectures();
@@ -409,6 +412,7 @@ TEST(SplitMagnitudes, MakeWhatTheWholeOnesMake) {
 }
 
 /// Adapters may have it, and parts of models whose config.json has keys for it.
+// Invariant (SplitDropout.*): Dropout depends on the place in the run alone.
 TEST(SplitDropout, DropsWhatTheWholeOneDrops) {
   const std::vector<TinyArchitecture> all = tiny_architectures();
   RunConfig::AdapterSection adapter = small_adapters();
@@ -433,6 +437,7 @@ std::array<int, 3> exchanges_of(const UnitPass& pass) {
 
 /// Exchanges of a layer: forward, backward, and backward with the forward pass made again, whose last sum
 /// nobody needs.
+// Invariant (SplitTokens.*): Tensor-parallel layers are one run.
 TEST(SplitTokens, ExchangeWhatTheFormulasSay) {
   const std::vector<TinyArchitecture> all = tiny_architectures();
   for (const char* name : {"gpt2", "llama_untied"}) {

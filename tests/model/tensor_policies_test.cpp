@@ -58,6 +58,7 @@ std::string refusal_of_groups(std::vector<TensorGroup> groups, const std::vector
   return "accepted";
 }
 
+// Invariant (TensorPolicies.*): Groups change only what they name.
 TEST(TensorPolicies, DecayMatricesButNotNormsAndBiases) {
   const Model model = build_with(optimizer_with({}));
   EXPECT_EQ(policy_of(model, "model.embed_tokens.weight"), adamw(1, 0.2));

@@ -68,6 +68,7 @@ class StoreFaults : public test::EveryStore {
 };
 INSTANTIATE_TEST_SUITE_P(Every, StoreFaults, ::testing::ValuesIn(test::all_store_kinds()), test::name_of);
 
+// Invariant (StoreFaults.*): A failing drive loses nothing.
 TEST_P(StoreFaults, BytesThatAreMovedAgainAreCountedOnce) {
   Rule rule([](const BlockAttempt& attempt, int before) {
     return before % 2 == 0 ? BlockFault{.limit = attempt.length / 2 / 4096 * 4096 + 100} : BlockFault{};
@@ -187,6 +188,7 @@ TEST_P(StoreFaults, VerifyRefusesToReadWhatWasNeverWritten) {
   EXPECT_TRUE(contains(read_error(), "nothing was ever written"));
 }
 
+// Invariant: Nothing waits forever and nothing at work is ended.
 TEST_P(StoreFaults, SlowDiskIsWaitedFor) {
   Rule rule(
       [](const BlockAttempt&, int before) { return BlockFault{.delay_seconds = before == 2 ? 0.02 : 0}; });

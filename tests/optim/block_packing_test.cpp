@@ -60,6 +60,9 @@ std::vector<std::uint8_t> bytes_of(const std::string& digits) {
 /// int8 scales may lie some last bits beside those of bitsandbytes.
 constexpr float kLastBits = 3e-7F;
 
+// Invariant of numbers (BlockPacking.*): Blocks of codes are those of bitsandbytes. Packing packed blocks
+// again changes nothing. The numbers are the same on ranks of every kind, through checkpoints and wherever
+// the blocks live.
 TEST(BlockPacking, HasCodesAndNumbersOfBitsandbytes) {
   nlohmann::json goldens;
   std::ifstream(test::source_folder() / "tests/optim/block_goldens.json") >> goldens;

@@ -62,6 +62,7 @@ TEST_P(SumOfSquares, OfShorterTypesIsThePlainSumOfTheRoundedValues) {
 INSTANTIATE_TEST_SUITE_P(Sizes, SumOfSquares,
                          ::testing::Values(0, 1, 31, 32, 33, 4095, 4097, 65'536, 65'537, 300'007));
 
+// Invariant: Placement changes no result.
 TEST(SumOfSquaresOrder, AnyNumberOfThreadsGivesTheSameBits) {
   const auto values = normals(700'001);
   const auto with_threads = [&](int threads) {

@@ -133,6 +133,7 @@ class UpdatesOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
   OnHighwayTarget target_{GetParam()};
 };
 
+// Invariant (UpdatesOnEachTarget.*): The state's format is exact or reproducible.
 TEST_P(UpdatesOnEachTarget, GivesTheReferenceBitsAtEverySmallSizeAndAlignmentAndTouchesNothingElse) {
   for (const StateTypes& types : kEveryStateType) {
     for (std::size_t elements = 0; elements < 70; ++elements) {

@@ -248,6 +248,8 @@ class Parity : public ::testing::TestWithParam<std::tuple<std::string, std::stri
   std::unique_ptr<Device> device_;
 };
 
+// Invariant of numbers (Parity.*): The arithmetic is that of PyTorch. Losses, gradients and weights follow
+// transformers and torch.optim, with AdamW and with SGD.
 TEST_P(Parity, Fp32GradientsLossesAndWeightsFollowPyTorch) {
   const Outcome outcome = train_in(DType::fp32, LaneMode::serial);
   expect_close(outcome.first_gradients, load_tensors(golden_.folder / "gradients.safetensors"), 1e-4);

@@ -24,6 +24,7 @@ std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view te
   return ids;
 }
 
+// Invariant (LineCuts.*): Tokens are those of the original.
 TEST(LineCuts, AreKnownOfFamiliesThatAlwaysSplitThere) {
   std::set<std::string> known;
   for (const char* family : {"gpt2", "roberta", "llama3", "qwen2", "llama2", "mistral", "gemma", "t5",

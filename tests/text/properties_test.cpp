@@ -40,6 +40,7 @@ std::string random_text(std::mt19937& random, int characters) {
 
 class Tokenizers : public testing::TestWithParam<const char*> {};
 
+// Invariant (Tokenizers.*): Tokens are those of the original.
 TEST_P(Tokenizers, GiveTheSameIdsFromManyThreads) {
   const Tokenizer tokenizer = read(GetParam());
   std::mt19937 random(1);

@@ -58,6 +58,7 @@ Strategy strategy_of(const RunConfig& config, const Model& model, std::int32_t s
   return strategy;
 }
 
+// Invariant (Asynchronous*.*): Stale weights are those of the schedule.
 TEST(AsynchronousRounds, AreOneScheduleOfAllMicrobatchesWithItsFillAndItsDrain) {
   constexpr std::int32_t kSteps = 3;
   for (const auto& [schedule, stages] : {std::pair{pipedream_2bw, 2},

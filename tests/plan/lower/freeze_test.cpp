@@ -42,6 +42,7 @@ std::set<std::string> buffers_of(const Program& program) {
   return names;
 }
 
+// Invariant (Freezing.*): Freezing changes nothing else.
 TEST(Freezing, LeavesUnitsWithoutABackwardPassAndWithoutAnUpdate) {
   const Model model = frozen_model({"model.embed_tokens.*", "model.layers.[01].*"});
   const Strategy strategy = tiny_strategy(model, {.microbatches = 1});

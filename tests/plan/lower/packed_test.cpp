@@ -47,6 +47,7 @@ std::vector<StrategyOptions> packed_options() {
   return test::with_pieces(test::with_late_updates(std::move(options)));
 }
 
+// Invariant (PackedPrograms.*): Packed parameters change no result.
 TEST(PackedPrograms, KeepTheirMeaningAtEveryBudgetInAnyInterleaving) {
   const Model model = model_with_frozen_parts();
   for (const StrategyOptions& options : packed_options()) {

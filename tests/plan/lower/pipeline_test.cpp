@@ -40,6 +40,8 @@ std::string name_of(const PipelineShape& shape) {
                      shape.stages, shape.chunks, shape.microbatches);
 }
 
+// Invariant of ranks (Pipeline.*): Schedules match the formulas. Idle time, activations in flight and bytes
+// are those of the published formulas.
 TEST(Pipeline, DoesEachPassOnceInTimeAndOnItsStage) {
   for (const PipelineShape& shape : all_shapes()) {
     SCOPED_TRACE(name_of(shape));
@@ -117,6 +119,8 @@ TEST(Pipeline, HasAsManyActivationsInFlightAsTheFormulasSay) {
 }
 
 /// A rank that does one thing at a time, with sends that wait for their receives.
+// Invariant of ranks: Stages never wait in a circle. No stage waits for a checkpoint that another stage never
+// finishes.
 TEST(Pipeline, NeverWaitsInACircleThoughEachRankDoesOneThingAtATime) {
   for (const PipelineShape& shape : all_shapes()) {
     SCOPED_TRACE(name_of(shape));

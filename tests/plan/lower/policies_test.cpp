@@ -18,6 +18,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
+// Invariant: Groups change only what they name.
 TEST(TensorPolicies, ChangeOnlyTheScalarsOfAProgram) {
   RunConfig::OptimizerSection groups, all;
   groups.groups = {{.tensors = {"*.mlp.*"}, .learning_rate_factor = 2},

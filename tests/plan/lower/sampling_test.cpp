@@ -42,6 +42,7 @@ Bytes bytes_of(const Program& program, const std::string& name, Tier tier) {
   return 0;
 }
 
+// Invariant (Sampling.*): Samples are those of generation.
 TEST(Sampling, IsAForwardPassAndWhatFollowsFromItsLogits) {
   const Model model = sampled_model();
   const Program program = lower_sampling(model, make_strategy(sampling_config(), model));

@@ -18,6 +18,8 @@ StrategyOptions sharded(int stage, Mesh mesh = {.shard = 3}) {
 }
 
 /// Bytes that stay from step to step, by what they are of.
+// Invariant of ranks (Sharding.*): Ranks hold and send what the ZeRO formulas give. Every call sends the
+// bytes that were planned for it.
 TEST(Sharding, GivesNeighboursTheShardsOfAReplica) {
   const Mesh mesh = {.replicate = 2, .shard = 3};
   const std::vector<std::int64_t> shards = {0, 1, 2, 0, 1, 2}, replicas = {0, 0, 0, 1, 1, 1};

@@ -91,6 +91,7 @@ std::vector<RunConfig> pipelined_runs() {
 }
 
 /// make_plans() verifies that programs of all stages meet, whatever room they have.
+// Invariant: Stages never wait in a circle.
 TEST(Stages, MeetWithoutACircleWithAnyBudget) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(4, tied);
@@ -106,6 +107,7 @@ TEST(Stages, MeetWithoutACircleWithAnyBudget) {
 }
 
 /// All stages end a checkpoint in one round, since ranks wait there for one another: in that of late updates.
+// Invariant: Stages never wait in a circle.
 TEST(Stages, FinishCheckpointsTogether) {
   const Model model = tiny_model(4);
   int late_stages = 0, early_stages = 0;
@@ -142,6 +144,7 @@ TEST(Stages, FinishCheckpointsTogether) {
 
 /// Each microbatch's input and its gradient cross each border of chunks once, and a copy of tied parameters
 /// sends its gradient and receives the parameters.
+// Invariant: Schedules match the formulas.
 TEST(Stages, SendWhatTheFormulasSay) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(4, tied);
@@ -214,6 +217,7 @@ TEST(Stages, WaitAsLongAsTheirScheduleSays) {
   }
 }
 
+// Invariant: Stages never wait in a circle.
 TEST(Ranks, ThatDoNotMeetAreFound) {
   const Model model = tiny_model(4, false);
   RunConfig config = tiny_config({.microbatches = 4});

@@ -40,6 +40,7 @@ std::vector<StrategyOptions> options_of_updates() {
   return with_pieces(with_late_updates(std::move(options)));
 }
 
+// Invariant (UpdateRules.*): An update rule keeps only its own moments.
 TEST(UpdateRules, KeepTheirMomentsAndNoOthers) {
   const std::map<UpdateRule, std::set<std::string>> moments = {
       {UpdateRule::adamw, {"exp_avg", "exp_avg_sq"}},

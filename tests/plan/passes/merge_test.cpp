@@ -168,6 +168,9 @@ Program on_drives(const Program& program, std::size_t part, std::size_t parts) {
 
 constexpr std::uint32_t kMixes = 24;
 
+// Invariant of several models (Turns.*): Turns leave the device to others. Between the turns of a model only
+// what its plan keeps there stays on the device. Several models need no more of the device at once than the
+// hungriest model.
 TEST(Turns, AreTheSameWhereverARoundBegins) {
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
@@ -180,6 +183,7 @@ TEST(Turns, AreTheSameWhereverARoundBegins) {
   }
 }
 
+// Invariant (Merge.*): Several models are their runs alone.
 TEST(Merge, LeavesEachModelWhatItComputesAlone) {
   for (std::uint32_t seed = 0; seed < kMixes; ++seed) {
     SCOPED_TRACE(seed);
@@ -214,6 +218,7 @@ TEST(Merge, LeavesItThatWithinAnyBudgetInAnyInterleaving) {
   }
 }
 
+// Invariant: Turns leave the device to others.
 TEST(Merge, NeedsNoMoreOfTheDeviceAtOnceThanItsHungriestModel) {
   for (std::uint32_t seed = 0; seed < kMixes; ++seed) {
     SCOPED_TRACE(seed);

@@ -127,6 +127,7 @@ void expect_the_same_result_of_any_interleaving(const Program& plain) {
   }
 }
 
+// Invariant: Placement changes no result.
 TEST(Passes, KeepTheMeaningOfTheProgramAtEveryBudget) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(3, tied);
@@ -135,6 +136,8 @@ TEST(Passes, KeepTheMeaningOfTheProgramAtEveryBudget) {
   }
 }
 
+// Invariant of placement: Overlap changes no result. Any interleaving that the dependencies allow gives the
+// result of program order.
 TEST(Passes, AnyInterleavingThatDependenciesAllowGivesTheSameResult) {
   const Model model = tiny_model();
   for (const StrategyOptions& options : all_options())
@@ -162,6 +165,7 @@ TEST(Lowering, GivesBothOrdersTheSameMeaning) {
 }
 
 /// Whatever lives from step to step is the same after the last one as if nobody had been late.
+// Invariant: Late updates change no result.
 TEST(Lowering, GivesLateUpdatesTheMeaningOfThoseAtTheStepsEnd) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(3, tied);

@@ -47,6 +47,7 @@ std::vector<StrategyOptions> spilling_options() {
   return with_pieces(with_late_updates(std::move(options)));
 }
 
+// Invariant: Drives change no result.
 TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
   for (const StrategyOptions& options : spilling_options()) {
     const Program program = on_device(options);
@@ -108,6 +109,7 @@ TEST(Spill, MovesTheStateOfTheOptimizerOnceEachWay) {
   }
 }
 
+// Invariant: Late updates change no result.
 TEST(Spill, TouchesNoStateBeforeTheFirstOfLateUpdates) {
   for (const StrategyOptions& options : spilling_options()) {
     if (!options.updates_late || options.units_on_device > 0) continue;

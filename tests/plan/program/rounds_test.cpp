@@ -27,6 +27,7 @@ TEST(Rounds, PerformWhatServesAStepInItsRoundOrInTheOneBehind) {
   EXPECT_EQ(performed(rounds, Serves::step_before, When::saving), (Numbers{1}));
 }
 
+// Invariant: A model that ends changes nothing for others.
 TEST(Rounds, PerformNothingOfAModelThatHasNoSteps) {
   const Rounds rounds = {{{.steps = {0, 6}}, {.steps = {4, 0}}}};
   for (const Serves serves : {Serves::step, Serves::step_before, Serves::both, Serves::first_step})

@@ -77,6 +77,9 @@ bool sets(const Prediction& prediction, const std::string& key) {
   return prediction.change.kind().find(key) != std::string::npos;
 }
 
+// Invariant of planning (Advice.*): A predicted change is a plan. The effect that Strata tells of a change is
+// the step of the plan of the changed run, on several ranks and of several models too. A change that is said
+// to make a run fit does so.
 TEST(Advice, PredictsWhatThePlanOfTheChangedRunTakes) {
   const Model model = tiny_model(4);
   const AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);

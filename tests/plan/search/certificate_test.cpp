@@ -99,6 +99,9 @@ int count_of_plans() {
   return count == nullptr ? 400 : std::atoi(count);
 }
 
+// Invariant of planning (Certificates.*): No plan beats its certificate. Random placements, orders and levels
+// of recomputation take longer than the bound, and so do all plans of small runs. More memory or a faster
+// machine never raises the bound. `STRATA_TEST_CERTIFICATES=10000` tries more random plans.
 TEST(Certificates, CountWhatTheLastUnitsPassHasOnce) {
   const StrategyOptions options{.precision = DType::bf16, .microbatches = 1};
   const Model model = tiny_gpt2(2);

@@ -25,6 +25,7 @@ HostFigures figures(double flops, double link, Bytes device, std::optional<Bytes
           .nvme = kUnlimited};
 }
 
+// Invariant (HostFigures.*): Processes are one run.
 TEST(HostFigures, AreTheSmallestOfAllRanks) {
   HostFigures first = figures(1e14, 1e6, kUnlimited, 3 * GiB);
   HostFigures second = figures(1e6, 1e12, (Bytes{1} << 53) + 1, 2 * GiB);

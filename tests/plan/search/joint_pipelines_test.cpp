@@ -69,6 +69,7 @@ double idle_share(const std::vector<JointPlan>& plans) {
   return 1 - computing / plans.front().round_seconds;
 }
 
+// Invariant (JointPipelines.*): Several pipelines are their runs alone.
 TEST(JointPipelines, FillOneAnothersBubbles) {
   for (const PipelineSchedule schedule : {gpipe, one_f_one_b, zero_bubble}) {
     SCOPED_TRACE(static_cast<int>(schedule));
@@ -173,6 +174,7 @@ TEST(JointPipelines, StandBesideModelsOfOtherMeshes) {
 }
 
 /// Which rank has which role.
+// Invariant (RankRoles.*): Several pipelines are their runs alone.
 TEST(RankRoles, AreThoseOfTheSameStagesOfAllModels) {
   const Mesh stages = {.shard = 4, .pipeline = 2}, tensor = {.shard = 2, .pipeline = 2, .tensor = 2},
              data = {.shard = 8};

@@ -138,6 +138,7 @@ void expect_the_same_places(const Program& training, const Program& validation) 
   EXPECT_EQ(training.state.size(), validation.state.size());
 }
 
+// Invariant (JointPlans.*): Several models are their runs alone.
 TEST(JointPlans, AreExactWithinEveryBudget) {
   Models models = mixed_models();
   const Bytes smallest = smallest_device(models);
@@ -157,6 +158,7 @@ TEST(JointPlans, AreExactWithinEveryBudget) {
   }
 }
 
+// Invariant: Turns leave the device to others.
 TEST(JointPlans, NeedTheDeviceOnlyForTheHungriestModel) {
   Models models = mixed_models();
   const Bytes smallest = smallest_device(models);

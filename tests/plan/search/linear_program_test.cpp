@@ -51,6 +51,7 @@ double cost_at_best_corner(const LinearProgram& program) {
   return best;
 }
 
+// Invariant (LinearPrograms.*): No plan beats its certificate.
 TEST(LinearPrograms, CostWhatTheirBestCornerCosts) {
   std::mt19937 random(1);
   for (int number = 0; number < 500; ++number) {

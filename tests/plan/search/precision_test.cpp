@@ -14,6 +14,8 @@ PrecisionFacts going_on_in(const Precision& precision) {
   return {.stored = {{"out/step-00000006", precision}}, .without_bf16 = "this CPU"};
 }
 
+// Invariant of numbers (AutomaticPrecision.*): A run has one precision. The precision that `auto` chose is
+// the same on all ranks, and it stays that of the checkpoint on any CPU.
 TEST(AutomaticPrecision, IsFp32OnlyWhereACpuHasNoBf16Instructions) {
   RunConfig config;
   EXPECT_EQ(choose_precision(config, kNewRun).precision, DType::bf16);
