@@ -261,14 +261,14 @@ class File:
         else:
             units = comment_units(comments_of_cpp(text))
         self.counts = []  # words of each sentence that the statistics know
-        self.likewise = 0  # units that begin with "Likewise"
+        self.likewise = 0  # contracts and paragraphs that begin with this word
         self.long = 0  # sentences over the limit
         self.findings = [(line, f"line of {length} characters: wrap it at {WIDTH}") for line, length in wide]
         for unit in units:
             for index, (line, sentence, text, words) in enumerate(unit.sentences()):
                 if unit.counted and words > 1:
                     self.counts.append(words)
-                self.likewise += index == 0 and text.startswith("Likewise")
+                self.likewise += index == 0 and text.lower().startswith("likewise")
                 if words > LONGEST:
                     self.long += 1
                     self.findings.append((line, f"sentence of {words} words: {shown(sentence)}"))

@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "cmake"))
 import check_docs  # noqa: E402  pylint: disable=wrong-import-position
-import invariants  # noqa: E402  pylint: disable=wrong-import-position
 import check_prose  # noqa: E402  pylint: disable=wrong-import-position
+import invariants  # noqa: E402  pylint: disable=wrong-import-position
 import pages  # noqa: E402  pylint: disable=wrong-import-position
 
 LONG = "a " * 34 + "last."  # a sentence of 35 words
