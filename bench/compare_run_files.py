@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Plans every run file of examples/ and bench/runs/ with two builds of strata, at three device budgets, in fp32 and bf16, for one
-rank and for two in stage 3, and prints what each needs and moves, and what a step takes by the planner's nominal rates.
+"""Plans every run file of examples/ and bench/runs/ with two builds of strata, and prints what each needs and moves.
+
+Each is planned at three device budgets, in fp32 and bf16, for one rank and for two in ZeRO stage 3. The step's time is printed, too,
+by the planner's nominal rates.
 
     bench/compare_run_files.py OLD NEW [--recompute full none auto] [--threads 2]
     bench/compare_run_files.py OLD NEW --train STEPS [--largest MILLIONS]     also runs them, if of CPUs, with short sequences, and compares state hashes and losses

@@ -3,9 +3,9 @@
 
     bench/compute_bound.py [--machine examples/machines/h200.yaml] [--share 0.8] [--csv FILE]
 
-Models are Llamas with a head of 128 columns for each layer, 8 heads of keys and values, 3.5 times the width between, and a vocabulary of
-128256: first the largest width, then as many layers more as go. Sequences have 4096 tokens; of each model the search chooses microbatch,
-recomputation, order and places (plan.search: auto). A step's share is the seconds that the model's FLOPs take at the machine's rate, with
+Models are Llamas with a vocabulary of 128256. They have a head of 128 columns for each layer, 8 heads of keys and values, and 3.5 times
+the width between. The largest width comes first, then as many layers more as fit. Sequences have 4096 tokens. For each model the
+search chooses microbatch, recomputation, order and places (plan.search: auto). A step's share is the seconds that the model's FLOPs take at the machine's rate, with
 nothing made again, over those planned. Nothing is measured: every machine gives the same table. Needs nothing but Python's standard library.
 """
 

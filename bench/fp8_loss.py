@@ -4,7 +4,7 @@
     bench/fp8_loss.py build/strata [--steps 400] [--seeds 1 2] [--window 50] [--lr 2e-3] [--json losses.json]
 
 The table has, for each stretch of --window steps, the mean training loss over steps and seeds, and the held-out loss behind it. Beside fp8 stands bf16 in
-microbatches of 2 instead of 4, which means the same and adds up in another order: how far that is from bf16 is what the least of roundings makes of a
+microbatches of 2 instead of 4. That run computes the same sums in another order: its distance from bf16 is what the smallest roundings make of a
 run. Needs nothing but Python's standard library.
 """
 

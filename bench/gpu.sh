@@ -16,14 +16,15 @@
 #              ZeRO stage 3 with CPU offload
 #   largest    the largest Llama with 8B's blocks that trains
 #   cpu        the other cases of the programs of the part tests, which this machine's processor decides
+#
 # Programs: those of BUNDLE if one is named; of the bundle that this script lies in; of build/, built where it is missing.
 # Results, with those of earlier parts of the same day: bench/results/DATE-GPU.json and .md, kept up to date while a part runs, and
 # the last 2 MiB of each log in DATE-GPU-logs-TIME.tar.gz.
 # --missing leaves out what these have. --dry needs no GPU: every part starts, and says what it could not do without one; its results go
 # nowhere.
-# Variables: RESULTS (folder), HOST_MEMORY (GiB to use; default: most of what is free when a part begins, since a machine may be given more
-# as it asks for it), DISK (folder on the disk to measure; default: that of TMPDIR), PYTHON, PYTORCH=no (leaves PyTorch out),
-# PART_SECONDS.
+# Variables: RESULTS (folder), PYTHON, PYTORCH=no (leaves PyTorch out), PART_SECONDS,
+#   HOST_MEMORY   GiB to use; default: most of what is free when a part begins, since a machine may be given more as it asks for it
+#   DISK          folder on the disk to measure; default: that of TMPDIR
 # shellcheck disable=SC2317  # parts are called by name
 set -uo pipefail
 # shellcheck source=bench/gpu_common.sh

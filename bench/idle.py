@@ -3,8 +3,8 @@
 
     bench/idle.py bench/runs/gpt2-355m-fp32.yaml --folder /scratch --set train.steps=4 memory.host=3GiB optimizer.clip_norm=1 [--limit 250MB/s]
 
-With --limit the drive is busy for as long as the bytes that the process moves take at that rate; without, for as long as the system says
-that operations are in flight on the folder's disk (/proc/diskstats). Cores are those of the whole machine (/proc/stat), so nothing else
+With --limit the drive is busy for as long as the bytes that the process moves take at that rate. Without --limit it is busy for as long
+as the system says that operations are in flight on the folder's disk (/proc/diskstats). Cores are those of the whole machine (/proc/stat), so nothing else
 should run. A step ends when its line comes to the metrics. Needs nothing but Python's standard library.
 """
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Measures what memory runs take: planned and measured peaks of each tier, what the kernel says that the processes held, the step's time
-over that of the run with all on the device, and the largest model of each budget. With --pytorch, the same models in PyTorch and
+"""Measures what memory runs take, and the largest model of each budget.
+
+A run's figures are the planned and measured peaks of each tier, what the kernel says that the processes held, and the step's time over
+that of the run with all on the device. With --pytorch, the same models in PyTorch and
 DeepSpeed, and what DeepSpeed's and accelerate's estimators say. Writes cases.csv, largest.csv, pytorch.csv, estimates.csv, page.html
 and, of that, budgets.svg.
 
     bench/memory.py --out FOLDER [--quick] [--rounds 3] [--models gpt2-3m …] [--pytorch .venv/bin/python] [--parts cases largest pytorch]
 
-Which runs these are is in bench/memory_design.py. Each plans on its own need: that of a run with all on the device and nothing computed
-again is `resident`, and budgets are parts of it; where a part is too small, the smallest budget that works is taken. Of one resident run and
+Which runs these are is in bench/memory_design.py. Each plans on its own need. The need of a run with all on the device and nothing
+recomputed is `resident`, and budgets are parts of that need. If a part is too small, the smallest budget that works is taken. Of one resident run and
 those that have its results, each round runs all in turn; times are medians, ratios are medians of those within a round. All of them
 must come to one state hash. FOLDER keeps what is there: the same command goes on, and measures no row twice.
 

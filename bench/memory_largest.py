@@ -10,7 +10,7 @@ from memory_runs import Refused, plan
 MIB = 2**20
 SMALL_STATE = {"master": "split", "moments": "bf16"}
 
-# Recomputation, memory besides a device of so many bytes, and keys of the optimizer.
+# Recomputation, memory besides a device of a given number of bytes, and keys of the optimizer.
 WAYS = {
     "device": ("none", lambda budget: {}, {}),
     "device, recompute": ("full", lambda budget: {}, {}),

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Trains several models at once that have no room on the device, and measures the time until all are done against the same models one
-after the other, each with the whole budgets, and against the sum of their steps with all on the device. It is the job of the paper on Hydra
+"""Trains several models at once that have no room on the device, and measures the time until all are done.
+
+That time stands beside the time of the same models one after the other, each with the whole budgets, and beside the sum of their steps
+with all on the device. It is the job of the paper on Hydra
 (Nagrecha and Kumar 2021) made smaller: one GPT-2, learning rates x batches, SGD, fp32.
 
     bench/models.py [--models 1 2 4 8] [--rounds 3] [--steps 3] [--drive /scratch] [--set plan.order=layer_major …]
@@ -82,7 +84,7 @@ def resident(arguments):
 
 
 def grid(arguments, count):
-    """Learning rates and batches of so many models."""
+    """Learning rates and batches of `count` models."""
     batches = arguments.batches[:count]
     return RATES[:count // len(batches)], batches
 

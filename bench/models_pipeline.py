@@ -4,8 +4,8 @@ bubbles. The device computes slowly (device.flops), so that the ranks have room 
 
     bench/models_pipeline.py [--stages 2] [--models 4] [--microbatches 8] [--slower 8] [--schedule 1f1b] [--steps 3]
 
-Idle is the share of the first rank's time in which its lane compute does nothing, of --steps steps: what a run of so many more steps takes
-longer. Planned is the same of the timelines that chose the plan. Each model's state hash is compared with that of its run alone. Needs
+Idle is the share of the first rank's time in which its lane compute does nothing, of --steps steps: the time by which
+a run with that number of further steps takes longer. Planned is the same of the timelines that chose the plan. Each model's state hash is compared with that of its run alone. Needs
 nothing but Python's standard library.
 """
 

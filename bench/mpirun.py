@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def launch(ranks):
-    """The words before a program that start it as so many ranks, and the environment that they need."""
+    """The words before a program that start it as `ranks` ranks, and the environment that they need."""
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return ["mpirun", "--oversubscribe", "-n", str(ranks)], os.environ | as_root
 

@@ -22,8 +22,8 @@ file=$(mktemp "$folder/fio-XXXXXX")
 trap 'rm -f "$results" "$file"' EXIT
 
 # fio_run MODE BLOCK DEPTH SECONDS: bytes per second, and CPU time of one core in percent. Mixed is a reader and a writer, each with
-# half of the file and half of the depth. It has what the store has: a file that was just written, as a disk may be faster with
-# what is new; huge pages, which spare it time per page; and no work on what it writes.
+# half of the file and half of the depth. It has what the store has. Its file was just written, since a disk may be faster with
+# new data. Its memory is huge pages, which spare time per page. It does no work on what it writes.
 fio_run() {
   local mode=$1 block=$2 depth=$3 jobs
   dd if=/dev/zero of="$file" bs=1M count="$mebibytes" oflag=direct conv=notrunc status=none

@@ -7,10 +7,10 @@ in bf16. Prints one JSON line; where it fails, for lack of memory say, the line 
 --config has the words of Hugging Face's config.json, as model.config of a run file has. --mode is one of
   resident       everything on the GPU
   fsdp2-offload  torch.distributed.fsdp.fully_shard of every block and of the model with CPUOffloadPolicy(pin_memory=True), on one
-                 rank: parameters, gradients and AdamW on the CPU; gradients of a step's microbatches are summed on the GPU first;
-                 blocks recompute their activations
+                 rank: parameters, gradients and AdamW on the CPU. Gradients of a step's microbatches are summed on the GPU first.
+                 Blocks recompute their activations
   zero3-offload  DeepSpeed's ZeRO stage 3 on one rank, with parameters and optimizer state on the CPU (its CPUAdam, which it compiles at
-                 first); weights are bf16 with fp32 masters, blocks recompute their activations and are not compiled
+                 first). Weights are bf16 with fp32 masters. Blocks recompute their activations and are not compiled
 --weights fp32 keeps fp32 parameters that are cast to bf16 for computing: 16 bytes per parameter (parameter, gradient, two moments).
 --weights bf16 keeps everything in bf16: 8 bytes per parameter, and a training that is not the same.
 --device cpu is for trying the program itself.

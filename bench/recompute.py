@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Trains GPT-2 124M and a Llama of 350 million parameters with parts of the device memory that they would take, over a slow link, with
-two builds of strata in turn, and compares their steps: what is saved, computed again or sent to the host is what differs.
+"""Trains GPT-2 124M and a Llama of 350 million parameters with two builds of strata in turn, and compares their steps.
+
+The models have parts of the device memory that they would take, and a slow link. The builds differ in what they save, recompute or send
+to the host.
 
     bench/recompute.py OLD NEW [--link 0.15] [--flops 650] [--precision bf16] [--rounds 3] [--steps 3] [--models "GPT-2 124M"] [--plan-only]
 

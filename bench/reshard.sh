@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on four ranks, and goes on from the checkpoint in the middle of that run on other numbers of ranks: a table of how far their
+# Trains on four ranks, and resumes from the checkpoint in the middle of that run on other numbers of ranks. A table shows how far their
 # losses are from those of the run that never stopped, and whether they end with its state.
 #   bench/reshard.sh [RANKS...]        needs build/ (./test.sh) and mpirun; 1 2 3 4 8 where no numbers are given
 set -euo pipefail

@@ -3,10 +3,10 @@
 
     bench/search.py --out FOLDER --rounds 2 [--settings link drive device ranks pipeline batch] [--steps 6]
 
-A setting is a run file with a slow link, a slow drive, a small device, two ranks, a pipeline of two or few samples; its space is every
-microbatch, recomputation, order, place and layout that its run file leaves open (docs: README, "Searching"). The profile of the machine
-comes first (strata doctor --profile, of one rank), then auto's choice is made, then all configurations and the chosen one are timed, in
-an order that changes from round to round. A configuration's time is the median of its steps after the second, and of rounds. Writes
+A setting is a run file with a slow link, a slow drive, a small device, two ranks, a pipeline of two or few samples. Its space is every
+microbatch, recomputation, order, place and layout that its run file leaves open. The profile of the machine comes first
+(strata doctor --profile, of one rank), then auto's choice. Then all configurations and the chosen one are timed, in an order that
+changes from round to round. A configuration's time is the median of its steps after the second, and of rounds. Writes
 FOLDER/SETTING.csv, a row for each, and prints for each setting how far auto is from the best, and how far repeated runs of one
 configuration are apart. FOLDER keeps rows: the same command goes on. Times need a machine on which nothing else runs. Needs nothing but
 Python's standard library.
