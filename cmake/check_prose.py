@@ -12,6 +12,8 @@ Rules:
 2. A page's median is at most 14 words and its 90th percentile at most 25.
 3. The phrases of PHRASES do not occur.
 4. A line of Markdown has at most 120 characters. Tables and the targets of links do not count.
+5. README.md has at most 120 lines and 9 KiB. A chapter of docs/explanation has at most 12 KiB, but for the list of
+   invariants, which is generated.
 
 Inline code is one word. Code blocks have no sentences. Headings and cells of tables are checked, but the statistics leave
 them out. Comments written before these rules stand in cmake/prose_exceptions.txt with the number of findings of each file.
@@ -32,6 +34,11 @@ MEDIAN = 14
 PERCENTILE_90 = 25
 WIDTH = 120
 FEWEST = 10  # sentences that a page has before its median and 90th percentile say something
+
+LARGEST = [  # pattern of pages, lines and KiB
+    (r"README\.md", 120, 9),
+    (r"docs/explanation/(?!invariants\.md).*", None, 12),
+]
 
 PHRASES = {
     r"likewise": "say what happens once more",
@@ -276,6 +283,12 @@ class File:
                     for match in pattern.finditer(text):
                         self.findings.append((line, f'"{match.group()}": {remedy}: {shown(sentence)}'))
         self.findings.sort()
+        for pattern, lines, kibibytes in LARGEST:
+            if re.fullmatch(pattern, name):
+                if lines and self.lines > lines:
+                    self.findings.append((1, f"page of {self.lines} lines: at most {lines}"))
+                if self.bytes > kibibytes * 1024:
+                    self.findings.append((1, f"page of {self.bytes} bytes: at most {kibibytes} KiB"))
         if self.page and len(self.counts) >= FEWEST:
             if percentile(self.counts, 50) > MEDIAN:
                 self.findings.append((1, f"median of {percentile(self.counts, 50)} words per sentence: at most {MEDIAN}"))

@@ -100,6 +100,13 @@ def test_a_page_of_long_sentences_is_found():
     has(prose(docs__page_dot_md=sentences), "docs/page.md:1: 90th percentile of 26 words")
 
 
+def test_a_page_that_is_too_large_is_found():
+    text = FINE.strip() + "\n"
+    has(prose(README_dot_md=text * 120, docs__explanation__a_dot_md=text * 300))
+    has(prose(README_dot_md=text * 121), "README.md:1: page of 121 lines: at most 120")
+    has(prose(docs__explanation__a_dot_md=text * 400), "a.md:1: page of 14800 bytes: at most 12 KiB")
+
+
 def test_the_list_of_exceptions_only_shrinks():
     listed = {"cmake__prose_exceptions_dot_txt": "# Known.\n  1 engine/a.h\n"}
     mistake = "// Likewise.\n"
