@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks sentences of Markdown pages and of comments: check_prose.py [FILES...]
+"""Checks sentences of Markdown pages, of comments and of what the program says: check_prose.py [FILES...]
 
   check_prose.py                        checks the whole tree against the rules below
   check_prose.py FILES                  prints the statistics and the findings of FILES
@@ -15,8 +15,9 @@ Rules:
 5. README.md has at most 120 lines and 9 KiB. A chapter of docs/explanation has at most 12 KiB, but for the list of
    invariants, which is generated.
 
+What the program says are the strings of its sources that have five words or more: help texts and messages.
 Inline code is one word. Code blocks have no sentences. Headings and cells of tables are checked, but the statistics leave
-them out. Comments written before these rules stand in cmake/prose_exceptions.txt with the number of findings of each file.
+them out. Comments and strings from before these rules stand in cmake/prose_exceptions.txt with the number of findings of each file.
 The list only shrinks: a number that has grown is a finding, and so is one that has become too large.
 Exit status 1 and one line per finding."""
 import argparse
@@ -49,6 +50,7 @@ PHRASES = {
     r"(?:^|(?<=[.;:] ))not so(?= (?:where|for|if|with|in|when|of|on)\b)": "say what happens then",
 }
 EXCEPTIONS = "cmake/prose_exceptions.txt"
+PROGRAM = ("engine/", "base/", "collectives/", "offload/", "optim/")
 PATTERNS = ["*.md", "*.h", "*.cpp", "*.cu", "*.cuh", "*.py", "*.sh"]
 LEFT_OUT = ("bench/history/", "bench/results/")  # dated results stay as they were written
 ABBREVIATIONS = {"e.g", "i.e", "etc", "vs", "cf", "al", "approx", "resp", "fig", "no", "dr"}
@@ -199,6 +201,28 @@ def comments_of_cpp(text):
         yield line, at - begin, re.sub(r"^/+[<!]?", "", match.group()), not text[begin:at].strip()
 
 
+def string_units(text):
+    """Units of the strings of a C++ source; literals that stand next to each other are one."""
+    units, end, words = [], None, ""
+
+    def close():
+        if len(words.split()) >= 5:
+            units.append(Unit(counted=False))
+            units[-1].add(re.sub(r"\\[nt\"]", " ", words), line)
+
+    for match in CPP_TOKEN.finditer(text):
+        if not match.group().startswith('"'):
+            continue
+        if end is not None and not text[end:match.start()].strip():
+            words += match.group()[1:-1]
+        else:
+            close()
+            line, words = text.count("\n", 0, match.start()) + 1, match.group()[1:-1]
+        end = match.end()
+    close()
+    return units
+
+
 def comments_of_shell(text):
     here = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -267,17 +291,20 @@ class File:
             units = comment_units(comments_of_shell(text))
         else:
             units = comment_units(comments_of_cpp(text))
+        strings = string_units(text) if name.endswith(".cpp") and name.startswith(PROGRAM) else []
         self.counts = []  # words of each sentence that the statistics know
-        self.likewise = 0  # contracts and paragraphs that begin with this word
-        self.long = 0  # sentences over the limit
+        self.said = []  # words of each sentence of strings
+        self.likewise = {"counts": 0, "said": 0}  # paragraphs that begin with this word
+        self.long = {"counts": 0, "said": 0}  # sentences over the limit
         self.findings = [(line, f"line of {length} characters: wrap it at {WIDTH}") for line, length in wide]
-        for unit in units:
+        for unit in units + strings:
+            kind = "said" if unit in strings else "counts"
             for index, (line, sentence, text, words) in enumerate(unit.sentences()):
-                if unit.counted and words > 1:
-                    self.counts.append(words)
-                self.likewise += index == 0 and text.lower().startswith("likewise")
+                if words > 1:
+                    (self.counts if unit.counted else self.said if kind == "said" else []).append(words)
+                self.likewise[kind] += index == 0 and text.lower().startswith("likewise")
                 if words > LONGEST:
-                    self.long += 1
+                    self.long[kind] += 1
                     self.findings.append((line, f"sentence of {words} words: {shown(sentence)}"))
                 for pattern, remedy in PHRASE:
                     for match in pattern.finditer(text):
@@ -336,10 +363,10 @@ GROUPS = [
 ]
 
 
-def row(name, files):
-    counts = [count for file in files for count in file.counts]
+def row(name, files, kind="counts"):
+    counts = [count for file in files for count in getattr(file, kind)]
     return (f"{name:44} {len(counts):9} {percentile(counts, 50):6} {percentile(counts, 90):4} {max(counts, default=0):7} "
-            f"{sum(file.long for file in files):7} {sum(file.likewise for file in files):8} {sum(file.lines for file in files):7} "
+            f"{sum(file.long[kind] for file in files):7} {sum(file.likewise[kind] for file in files):8} {sum(file.lines for file in files):7} "
             f"{sum(file.bytes for file in files):9}")
 
 
@@ -349,7 +376,8 @@ HEAD = (f"{'words per sentence':44} {'sentences':>9} {'median':>6} {'p90':>4} {'
 
 def table(files):
     rows = [HEAD] + [row(file.name, [file]) for file in files if file.page]
-    return rows + [row(name, [file for file in files if chosen(file.name)]) for name, chosen in GROUPS]
+    rows += [row(name, [file for file in files if chosen(file.name)]) for name, chosen in GROUPS]
+    return rows + [row("what the program says", [file for file in files if file.said], "said")]
 
 
 def read_exceptions(root):

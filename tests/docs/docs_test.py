@@ -72,8 +72,15 @@ def test_colons_and_semicolons_do_not_end_a_sentence_but_list_items_do():
 def test_code_is_one_word_and_blocks_and_strings_have_no_sentences():
     code = "`" + "word " * 40 + "`"
     has(prose(docs__page_dot_md=f"Say\n{code[:100]}`.\n\n```sh\n{'word ' * 20}\n{'word ' * 20}\n```\n"))
-    has(prose(base__file_dot_cpp=f'const char* text = "// More {LONG}";\n'))
+    has(prose(tests__file_dot_cpp=f'const char* text = "// More {LONG}";\n'))
     has(prose(base__file_dot_cpp="///     " + "word " * 40 + "\n"))
+
+
+def test_texts_of_the_program_are_checked():
+    half = "a " * 16
+    has(prose(engine__a_dot_cpp=f'say("More {half}"\n    "{half} a b c");\n'), "engine/a.cpp:1: sentence of 36 words")
+    has(prose(engine__a_dot_cpp=f'say("{half}",\n    "{half} a b c");\n', tests__a_dot_cpp=f'"{half} {half} {half}";\n'))
+    has(prose(base__a_dot_cpp='"Of files of which none is there";\n'), '"of which"')
 
 
 def test_a_cell_and_a_heading_are_checked():
