@@ -1,5 +1,5 @@
 # The target `bundle`: build/strata-bundle-VERSION.tar, which needs no installation. It holds the program, the tests that use a GPU, the
-# benchmarks, run files, what starts ranks, and every shared library that these need apart from glibc's and CUDA's. It runs if glibc is
+# benchmarks, run files and what starts ranks. It also holds every shared library that these need apart from glibc's and CUDA's. It runs if glibc is
 # no older than here. On a GPU machine bench/first.sh, bench/second.sh and bench/gpu.sh use it; cmake/bundle.sh says how it is packed.
 
 set(bundle_programs strata bench_adamw bench_kernels bench_ceilings bench_nvme)

@@ -1,5 +1,5 @@
-# Shortens ctest's output on launches of many cases: of a launch that failed it keeps what its failed cases said, their names, and
-# the case that ran when it ended; nothing of launches and cases that passed.
+# Shortens ctest's output on launches of many cases. If a launch failed, the output of its failed cases stays, with their names and
+# the case that ran when the launch ended. Nothing stays of launches and cases that passed.
 function flush_case() { printf "%s", held; held = "" }
 /^ +Start +[0-9]+:/ || /\.+ +Passed +[0-9.]+ sec$/ { next }
 /^ *[0-9]+\/[0-9]+ Test +#[0-9]+:/ { flush_case() }

@@ -51,7 +51,7 @@ PHRASES = {
 }
 EXCEPTIONS = "cmake/prose_exceptions.txt"
 PROGRAM = ("engine/", "base/", "collectives/", "offload/", "optim/")
-PATTERNS = ["*.md", "*.h", "*.cpp", "*.cu", "*.cuh", "*.py", "*.sh"]
+PATTERNS = ["*.md", "*.h", "*.cpp", "*.cu", "*.cuh", "*.js", "*.py", "*.sh", "*.yaml", "*.cmake", "*CMakeLists.txt", "*.awk"]
 LEFT_OUT = ("bench/history/", "bench/results/")  # dated results stay as they were written
 ABBREVIATIONS = {"e.g", "i.e", "etc", "vs", "cf", "al", "approx", "resp", "fig", "no", "dr"}
 
@@ -59,7 +59,7 @@ PHRASE = [(re.compile(rf"\b(?:{words})\b", re.I), remedy) for words, remedy in P
 WORD = re.compile(r"[^\s]*[A-Za-z0-9][^\s]*")
 # A sentence's end: closing marks may follow the point, and then a blank.
 END = re.compile(r"[.?!](?=[\"')\]*_]*(?:\s|$))")
-LIST_ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
+LIST_ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?|\[[A-Z]\]\s+")
 
 
 class Unit:
@@ -118,7 +118,7 @@ def ends_sentence(text, match):
         word = re.search(r"[\w.]*$", before).group()
         if word.lower() in ABBREVIATIONS or before.endswith(".") and after[:1].islower():
             return False
-        if re.fullmatch(r"[A-Za-z]", word) and after[:1].isupper() and len(word) == 1 and word not in "aIABCDEN":
+        if re.search(r"(?:^|[\s(])[F-HJ-MO-Z]$", before) and after[:1].isupper():  # S. Name
             return False
     return True
 
@@ -287,7 +287,7 @@ class File:
             units, wide = markdown_units(text)
         elif name.endswith(".py"):
             units = comment_units(comments_of_python(text))
-        elif name.endswith(".sh"):
+        elif name.endswith((".sh", ".yaml", ".cmake", ".txt", ".awk")):
             units = comment_units(comments_of_shell(text))
         else:
             units = comment_units(comments_of_cpp(text))
@@ -358,8 +358,8 @@ GROUPS = [
     ("all pages of docs/", lambda name: name.startswith("docs/") and name.endswith(".md")),
     ("headers of engine/", lambda name: name.startswith("engine/") and name.endswith(".h")),
     ("headers", lambda name: name.endswith(".h")),
-    ("sources", lambda name: name.endswith((".cpp", ".cu", ".cuh"))),
-    ("Python and shell", lambda name: name.endswith((".py", ".sh"))),
+    ("sources", lambda name: name.endswith((".cpp", ".cu", ".cuh", ".js"))),
+    ("scripts and run files", lambda name: name.endswith((".py", ".sh", ".yaml", ".cmake", ".txt", ".awk"))),
 ]
 
 

@@ -87,9 +87,9 @@ function(strata_compile_test program)
 endfunction()
 
 # strata_test(NAME DEPENDS target... [OPTIONS option...] [WITHOUT source...] FILTER filter LAUNCHES count): tests/NAME/*.cpp and those one
-# folder below, but for sources that some library has, as the program NAME_test, compiled with `options` too. ctest runs the cases that GoogleTest's filter leaves in `count` launches, each of
-# which takes every count-th case; the more launches, the longer they take and the earlier they begin, so that all cores are busy to
-# the end. A case that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
+# folder below, but for sources that some library has, as the program NAME_test, compiled with `options` too. ctest runs the cases that GoogleTest's filter leaves
+# in `count` launches, and each launch takes every count-th case. More launches take longer together, but begin earlier, so that all
+# cores are busy to the end. A case that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
 function(strata_test name)
   cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS;OPTIONS;WITHOUT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)

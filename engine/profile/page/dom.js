@@ -23,7 +23,7 @@ const byId = (id) => document.getElementById(id);
 
 const kSizes = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-// The unit that a size of so many bytes is written in.
+// The unit in which a size in bytes is written.
 function sizeUnit(bytes) {
   let power = 0;
   while (power + 1 < kSizes.length && Math.abs(bytes) >= 1024 ** (power + 1)) ++power;
@@ -85,7 +85,7 @@ function partsBar(parts, whole) {
     make("span", { class: part.class, title: part.title, style: "width:" + (100 * part.value) / whole + "%;" + (part.colour ? "background:" + part.colour : "") })));
 }
 
-// The choice between a few values, of which one is set.
+// The choice between a few values. One of them is set.
 function segments(fieldset, name, values, chosen, onChoice) {
   for (const [value, text] of values) {
     const input = make("input", { type: "radio", name, value, id: name + "-" + value, checked: value === chosen });

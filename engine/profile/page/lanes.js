@@ -143,7 +143,7 @@ class LanesChart extends Chart {
     this.cursor = this.timeAt(x);
     const lane = this.profile.lanes[row], place = this.placeAt(lane, this.cursor);
     const before = place >= 0 ? lane.slices[place] : -1;
-    // A pixel's width of kindness to whoever points at something small.
+    // A pixel's width of kindness to a reader who points at something small.
     if (before >= 0 && this.cursor <= this.profile.ends[before] + this.view.span / this.plotWidth) return this.choose(place, clientX, clientY, false);
     this.chooseGap(lane, place + 1, clientX, clientY, false);
   }
