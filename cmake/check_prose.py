@@ -53,7 +53,8 @@ EXCEPTIONS = "cmake/prose_exceptions.txt"
 PROGRAM = ("engine/", "base/", "collectives/", "offload/", "optim/")
 PATTERNS = ["*.md", "*.h", "*.cpp", "*.cu", "*.cuh", "*.js", "*.py", "*.sh", "*.yaml", "*.cmake", "*CMakeLists.txt", "*.awk"]
 LEFT_OUT = ("bench/history/", "bench/results/")  # dated results stay as they were written
-ABBREVIATIONS = {"e.g", "i.e", "etc", "vs", "cf", "al", "approx", "resp", "fig", "no", "dr"}
+ABBREVIATIONS = {"e.g", "i.e", "vs", "cf", "approx", "resp", "dr"}
+ENDING_ABBREVIATIONS = {"etc", "al", "no", "fig"}  # which end a sentence if a capital letter follows
 
 PHRASE = [(re.compile(rf"\b(?:{words})\b", re.I), remedy) for words, remedy in PHRASES.items()]
 WORD = re.compile(r"[^\s]*[A-Za-z0-9][^\s]*")
@@ -116,7 +117,8 @@ def ends_sentence(text, match):
     after = text[match.end():].replace("\0", "").lstrip("\"')]*_ \t")
     if match.group() == ".":
         word = re.search(r"[\w.]*$", before).group()
-        if word.lower() in ABBREVIATIONS or before.endswith(".") and after[:1].islower():
+        if word.lower() in ABBREVIATIONS or word.lower() in ENDING_ABBREVIATIONS and not after[:1].isupper() or \
+                before.endswith(".") and after[:1].islower():
             return False
         if re.search(r"(?:^|[\s(])[F-HJ-MO-Z]$", before) and after[:1].isupper():  # S. Name
             return False

@@ -67,6 +67,8 @@ def test_colons_and_semicolons_do_not_end_a_sentence_but_list_items_do():
     has(prose(docs__page_dot_md=f"{half}: {half}; {half}."), "sentence of 51 words")
     has(prose(docs__page_dot_md=f"{half}:\n\n- {half}\n- {half}\n"))
     has(prose(docs__page_dot_md=f"{half}, e.g. {half} i.e. {half}."), "sentence of 53 words")
+    has(prose(docs__page_dot_md=f"{half}, etc. {half} no. 5 {half}."), "sentence of 54 words")
+    has(prose(docs__page_dot_md=f"{half}, etc. A\n{half} by S. Name. I {half}\n`that`. {half}"))
 
 
 def test_code_is_one_word_and_blocks_and_strings_have_no_sentences():
