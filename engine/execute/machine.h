@@ -14,9 +14,10 @@ namespace strata {
 /// FLOPs per second of a large matrix product: the best of a few trials.
 double product_rate(Device& device, const Precision& precision);
 
-/// The best of a few trials each: matrix products in `precision`, a large one and the largest that passes of
-/// `models` make, a large copy in each direction on the device, and an AdamW update of host memory on
-/// `threads` threads. A limited link counts at its limit. If the cores copy, also what one of them copies.
+/// Measures the machine's rates, each as the best of a few trials. Matrix products in `precision` are a large
+/// one and the largest that passes of `models` make. Copies are large, one in each direction of the device.
+/// An AdamW update of host memory runs on `threads` threads. A limited link counts at its limit. If the cores
+/// copy, the rate of one core's copies is measured, too.
 ///
 /// Every rank of `ranks` calls it, with equal arguments; null is a run of one. All begin each trial together,
 /// so that ranks that share cores share them here as they do in the run, and all get the same rates.

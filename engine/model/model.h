@@ -30,7 +30,7 @@ struct Model {
   Rounding rounding = Rounding::none;      ///< of what linear layers of blocks multiply
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
   bool within_documents = false;  ///< attention and positions are those of a sequence's documents, each alone
-  /// Documents of up to so many tokens rotate otherwise than longer ones, and tokens bring their
+  /// Documents of up to this many tokens rotate otherwise than longer ones, and tokens bring their
   /// rotary_row(); 0: all rotate alike.
   std::int64_t short_document = 0;
   ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences

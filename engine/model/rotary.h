@@ -27,7 +27,7 @@ struct RotaryTables {
 /// How many of a head's columns are rotated, the first ones.
 std::int64_t rotated_columns(const Rotation& rotation);
 
-/// Documents of up to so many tokens have other angles than longer ones; 0: all have the same.
+/// Documents of up to this many tokens have other angles than longer ones; 0: all have the same.
 std::int64_t short_document(const Rotation& rotation);
 
 /// The size of one of the two tables, aligned: the sine lies that far behind the cosine.

@@ -7,12 +7,15 @@
 
 namespace strata {
 
-/// {"seconds", "lanes": {lane: {"slices", "busy_seconds", "waited_seconds", "waited_for": {operation:
-/// seconds}}}, "memory": {tier: {"peak_bytes", "live_peak_bytes", "live_peak_at_seconds", "by_kind",
-/// "at_peak": [{"name", "kind", "bytes", "made_by", "last_used_by", "from_seconds", "to_seconds",
-/// "moved_by"}]}}, "traffic": {link: bytes}}; "name", "bound", "needs" and
-/// each tier's "budget_bytes" are there if they are known. The buffers alive at the peak are the largest
-/// first, `kMostListed` at most.
+/// The figures of a profile:
+///
+///     {"seconds", "lanes": {lane: {"slices", "busy_seconds", "waited_seconds", "waited_for":
+///     {operation: seconds}}}, "memory": {tier: {"peak_bytes", "live_peak_bytes", "live_peak_at_seconds",
+///     "by_kind", "at_peak": [{"name", "kind", "bytes", "made_by", "last_used_by", "from_seconds",
+///     "to_seconds", "moved_by"}]}}, "traffic": {link: bytes}}
+///
+/// "name", "bound", "needs" and each tier's "budget_bytes" are there if they are known. "at_peak" has the
+/// buffers that are alive at the peak, the largest first, `kMostListed` at most.
 nlohmann::json summary_of(const StepProfile& profile);
 
 inline constexpr std::size_t kMostListed = 100;

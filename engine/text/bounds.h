@@ -15,7 +15,7 @@ void check_growth(std::size_t made, std::size_t most);
 /// Steps of a search for tokens: bytes that are compared.
 std::size_t most_steps_for(std::size_t bytes);
 
-/// Throws ConfigError if a search in a text of so many bytes takes more steps than most_steps_for().
+/// Throws ConfigError if a search in a text of `bytes` bytes takes more steps than most_steps_for().
 void check_steps(std::size_t steps, std::size_t bytes);
 
 }  // namespace strata::text

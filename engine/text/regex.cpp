@@ -55,9 +55,9 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Ends what would take for ever. Oniguruma counts its steps back only, each of which may look at the whole
-/// text, and cannot be interrupted. So an attempt may step back a little first, then four times more, and so
-/// on, and in between this thread's time is looked at. Real tokenizers take a hundredth of it.
+/// Ends what would take for ever. Oniguruma counts only its steps back, and each of them may look at the
+/// whole text. It cannot be interrupted. So an attempt may step back a little first, then four times more,
+/// and so on, and in between this thread's time is looked at. Real tokenizers take a hundredth of it.
 class Effort {
  public:
   explicit Effort(std::size_t bytes) : bytes_(bytes) {}

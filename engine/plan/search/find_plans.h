@@ -1,5 +1,5 @@
-// Plans from a search, without words for budgets that are too small: finding out which would do takes longer
-// than finding no plan, and whoever tries many runs does not ask.
+// Plans from a search, without words for budgets that are too small. Finding a budget that works takes longer
+// than finding no plan, and a caller that tries many runs does not ask for one.
 #pragma once
 
 #include <optional>

@@ -173,7 +173,7 @@ ModelProgram JointPlanner::part(std::size_t model, const Program* program) const
   return {models_[model].name, program, shared_frozen_[model]};
 }
 
-/// By a role's programs, of which those of no buffers take no part.
+/// The parts of a role's programs. A program without buffers takes no part.
 std::vector<ModelProgram> JointPlanner::parts(const std::vector<Program>& programs) const {
   std::vector<ModelProgram> parts;
   parts.reserve(models_.size());

@@ -51,9 +51,9 @@ class JointPlanner {
   /// they have the same ranks, and no asynchronous schedule.
   JointPlanner(std::vector<JointModel> models, const MachineRates& rates);
 
-  /// A plan for each role, for the models of which steps remain, in the order that is fastest by its
-  /// timeline, or in `order`. Plans after the first leave state where the first has put it, and take no more
-  /// memory. Throws ConfigError if the budgets do not hold the first.
+  /// A plan for each role, for the models that have steps left, in the order that is fastest by its timeline,
+  /// or in `order`. Plans after the first leave state where the first has put it, and take no more memory.
+  /// Throws ConfigError if the budgets do not hold the first.
   std::vector<JointPlan> plan(const std::vector<std::int64_t>& remaining_steps,
                               const std::string& order = {});
   /// For some of these models, whose state stays where it is, in no more memory than the first plan takes;
@@ -69,7 +69,7 @@ class JointPlanner {
  private:
   /// What each model takes part with, and when nothing hinders it what a round costs.
   struct Candidate {
-    std::int64_t share = 1;  ///< so much of the device each strategy was chosen for: one of so many parts
+    std::int64_t share = 1;                         ///< strategies were chosen for a `share`-th of the device
     std::vector<std::vector<Strategy>> strategies;  ///< by model and stage; none: it takes no part
     std::vector<std::vector<Program>> plain;        ///< by model and stage
     std::string order;

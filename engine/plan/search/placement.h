@@ -35,9 +35,10 @@ struct TimedPlacement {
 /// Seconds of a step with a placed program.
 using Seconds = std::function<double(const Program&)>;
 
-/// The shortest of what `place` gives for numbers in [low, high], as if one of them was the shortest and
-/// numbers further from it took longer: asks for two at a time, to leave out a third, until about `tries`
-/// have been placed. Numbers that cannot be placed count less. Nothing if none can.
+/// The shortest of what `place` gives for numbers in [low, high]. It assumes that one number is the shortest
+/// and that numbers further from it take longer. So it asks for two at a time and leaves out a third of the
+/// range, until about `tries` have been placed. Numbers that cannot be placed count less. Nothing if none
+/// can.
 std::optional<TimedPlacement> shortest_by_thirds(
     std::size_t low, std::size_t high, std::size_t tries,
     const std::function<std::optional<Placement>(std::size_t)>& place, const Seconds& seconds_of);
@@ -58,23 +59,23 @@ class PlacementSearch {
       : model_(&model), strategy_(std::move(strategy)), rates_(rates), first_unit_(first_unit) {}
 
   /// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
-  /// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
-  /// anything being copied more for it, or fewer if all parameters then stay gathered and a step takes less
-  /// by the rates, also with what then moves to and from drives; if the tiers beyond do not hold the rest, as
-  /// many more as that takes. Nothing if no number fits. REQUIRES: calls differ in the budgets of host and
-  /// nvme only.
+  /// the next step, so it has the least slack to hide a transfer. As many units keep their state as need no
+  /// further copies for it. Fewer do if all parameters then stay gathered and a step takes less by the rates,
+  /// the traffic of drives included. More do if the tiers beyond the device do not hold the rest. Nothing if
+  /// no number fits. REQUIRES: calls differ in the budgets of host and nvme only.
   std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
 
-  /// With the state of so many units on the device, if all tiers have room for the rest.
+  /// Places the program with the state of `units` units on the device. Nothing if a tier has no room for the
+  /// rest.
   std::optional<Placement> find_with(std::size_t units, const RunConfig& config);
 
   /// The same with state on the device from the second unit up; nothing if the first is not larger. Where
   /// there is no room for it, or little besides, that of others may do more.
   std::optional<PlacementSearch> above_first() const;
 
-  /// What find() has found with the state of more units on the device, that of the shortest step: an update
-  /// on the host may be waited for where copies for lack of room run under computing. Looks at about `tries`
-  /// numbers of units; nothing if none of them fits, or the run file wants state elsewhere.
+  /// The placement of the shortest step that keeps the state of more units on the device than `found` does. A
+  /// step may wait for an update on the host, while further copies run under computing. Looks at about
+  /// `tries` numbers of units. Nothing if none of them fits, or if the run file wants state elsewhere.
   std::optional<TimedPlacement> with_more_state(const Placement& found, const RunConfig& config,
                                                 const Seconds& seconds_of, std::size_t tries);
 
@@ -108,10 +109,10 @@ class PlacementSearch {
   std::vector<UnitsWithRoom> units_with_room_;
 };
 
-/// Plain programs that keep state in the same places, placed within the budgets; nothing if some tier has no
-/// room, of which `shortage` tells. What stays on the device from use to use takes at most `kept_share` of
-/// it, if that is enough; the rest is for what is fetched ahead. Of an interlude's programs the first with
-/// room is taken.
+/// Plain programs that keep state in the same places, placed within the budgets. Nothing if some tier has no
+/// room, and `shortage` then says how much is missing. What stays on the device from use to use takes at most
+/// `kept_share` of it, if that is enough; the rest is for what is fetched ahead. Of an interlude's programs
+/// the first with room is taken.
 std::optional<Placement> place_plain(Program training, PlainInterludes interludes, const RunConfig& config,
                                      double kept_share, Shortage& shortage);
 

@@ -1,6 +1,6 @@
-// The planner: run file and model in, complete plan out. It chooses what the run file leaves open (order,
-// which units' state lives on the device, what stays resident, what goes to the nvme tier) from the budgets
-// alone; nothing here needs a device or memory of the model's size.
+// The planner: run file and model in, complete plan out. From the budgets alone it chooses what the run file
+// leaves open: order, which units' state lives on the device, what stays resident, and what goes to the nvme
+// tier. Nothing here needs a device or memory of the model's size.
 #pragma once
 
 #include <memory>
