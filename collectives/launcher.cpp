@@ -51,10 +51,8 @@ std::string why_not_alone() {
     const int tasks = tasks_of(starter.variables);
     if (tasks < 2) continue;
     return fmt::format(
-        "{} started this process as one of {} tasks ({}={}), and MPI joins it with no other, so each would "
-        "do "
-        "the whole run alone: start ranks with mpirun, or with srun --mpi=pmix; if each task is a run of its "
-        "own, unset {}",
+        "{} started this process as one of {} tasks ({}={}), but MPI joins it with no other: start ranks "
+        "with mpirun or srun --mpi=pmix, or unset {} if each task is a run of its own",
         starter.name, tasks, starter.variables.size, tasks, starter.variables.size);
   }
   return "";

@@ -109,7 +109,7 @@ int run_evaluate(const EvaluateCommand& command) {
   const EvaluationResult result = evaluator.result();
   if (result.tokens == 0)
     throw ConfigError(
-        "--data: nothing can be evaluated: no document has two tokens of which the second counts");
+        "--data: nothing can be evaluated: no document has a token that counts behind another token");
   if (!std::isfinite(result.loss_sum)) {
     throw NotFiniteError(
         fmt::format("{}: the loss of these texts is {} in {}: the model's numbers overflow; try "

@@ -148,7 +148,7 @@ void require_text(const MappedFile& file, DataFormat format) {
   if (layout_of_documents(file, {.format = format}).form == DocumentForm::text) return;
   refuse_file(
       file,
-      fmt::format("it holds JSON records, of which data.tokenizer bytes would train on braces and keys, "
+      fmt::format("it holds JSON records, and data.tokenizer bytes would train on their braces and keys, "
                   "too: set data.tokenizer to auto to have them read, or {}",
                   kAsText));
 }

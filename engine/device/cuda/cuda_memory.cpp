@@ -78,9 +78,9 @@ CudaPinnedMemory::CudaPinnedMemory(int device, std::span<std::byte> host, const 
   pieces_.push_back({rest.data(), false});
   ranges_.add(rest, false);
   slow_paths.add(fmt::format(
-      "{} of {} of host memory cannot be locked for the GPU (CUDA: {}), so that it is copied through "
-      "buffers of {}, more slowly: raise what may be locked (ulimit -l, or the limit of the "
-      "container or of WSL), or lower memory.host",
+      "{} of {} of host memory cannot be locked for the GPU (CUDA: {}) and are copied more slowly, through "
+      "buffers of {}: raise the limit of locked memory (ulimit -l, the container's or WSL's), or lower "
+      "memory.host",
       format_bytes(static_cast<Bytes>(rest.size())), format_bytes(static_cast<Bytes>(host.size())), why,
       format_bytes(locking.staging_bytes)));
 }

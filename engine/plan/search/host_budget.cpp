@@ -60,16 +60,15 @@ HostShare share_of_host(const RunConfig& config, const Model& model, const HostR
   share.kernels = kernels;
   const Bytes taken = share.reserve + share.scratch + share.kernels;
   if (taken + kBufferAlignment > own && is_open(config))
-    throw ConfigError(fmt::format(
-        "memory: {} is too little for unlimited budgets: {} before any of the model is held ({} for the "
-        "process, {} to load, save and hash state, {} for kernels' scratch); give the container more than "
-        "{}, "
-        "or memory.device and memory.host numbers",
-        format_bytes(host.memory),
-        ranks > 1 ? fmt::format("{} ranks need {} each", ranks, format_bytes(taken))
-                  : fmt::format("a run needs {}", format_bytes(taken)),
-        format_bytes(process), format_bytes(share.scratch), format_bytes(share.kernels),
-        format_bytes(taken * ranks)));
+    throw ConfigError(
+        fmt::format("memory: {} is too little for unlimited budgets: {} before the model ({} for the "
+                    "process, {} to load, save and hash state, {} for kernels' scratch); give the "
+                    "container more than {}, or set memory.device and memory.host",
+                    format_bytes(host.memory),
+                    ranks > 1 ? fmt::format("{} ranks need {} each", ranks, format_bytes(taken))
+                              : fmt::format("a run needs {}", format_bytes(taken)),
+                    format_bytes(process), format_bytes(share.scratch), format_bytes(share.kernels),
+                    format_bytes(taken * ranks)));
   share.for_tiers = std::max(own - taken, kBufferAlignment);
   return share;
 }
