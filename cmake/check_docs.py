@@ -32,10 +32,12 @@ TENSORS = {"layers", "embed_tokens", "norm", "decoder", "safetensors", "rotary_e
 FREE = {"model.config", "data.fields", "data.sources", "optimizer.groups", "sweep", "models"}
 ENDINGS = {"py", "sh", "json", "jsonl", "bin", "idx", "txt", "yaml", "yml", "md", "h", "cpp", "cu", "html", "safetensors", "csv",
            "pftrace", "pickle", "npy", "pt", "toml", "out", "log", "sbatch"}
-# Options of other programs, which pages may name alone.
-FOREIGN_OPTIONS = {"--oversubscribe", "--allow-run-as-root", "--bind-to", "--mpi", "--nodes", "--ntasks", "--ntasks-per-node",
-                   "--gpus-per-node", "--gpus-per-task", "--cpus-per-task", "--gtest_filter", "--signal", "--time", "--partition",
-                   "--exclusive", "--requeue", "--mem", "--prefix", "--local-dir", "--host", "--hostfile", "--map-by"}
+# Options of other programs, which pages may name alone: of Slurm, mpirun, GoogleTest and hf.
+FOREIGN_OPTIONS = {"--account", "--array", "--constraint", "--cpu-bind", "--cpus-per-task", "--dependency", "--distribution", "--error",
+                   "--exclusive", "--export", "--gpu-bind", "--gpus-per-node", "--gpus-per-task", "--gres", "--job-name",
+                   "--kill-on-bad-exit", "--mem", "--mpi", "--nodes", "--ntasks", "--ntasks-per-node", "--output", "--partition",
+                   "--requeue", "--signal", "--time", "--allow-run-as-root", "--bind-to", "--host", "--hostfile", "--map-by", "--mca",
+                   "--oversubscribe", "--prefix", "--report-bindings", "--tag-output", "--gtest_filter", "--local-dir"}
 # Files and names of other projects, which pages may name.
 FOREIGN_FILES = {"core/datasets/indexed_dataset.py"}
 FOREIGN_WORDS = set()
@@ -296,7 +298,8 @@ class Checker:
         if re.search(r"(?:^|[\s/])strata\s+\S|^\./(?:run|test)\.sh\b", code):
             self.check_command(code)
         elif option:
-            if option.group(1) not in repository.options:
+            # Pages on moving from another tool name that tool's options.
+            if option.group(1) not in repository.options and not self.page.startswith("docs/how-to/from-"):
                 self.find(f"`{option.group(1)}` is no option of strata or of a script")
         elif re.match(r"[a-z_]+: *\{.*\}$", code) and code.split(":")[0] in repository.sections:
             self.line -= 1
