@@ -42,11 +42,11 @@ Arguments with(const Arguments& first, const Arguments& more) {
 // Invariant (Explain.*): A predicted change is a plan.
 TEST_F(Explain, SaysWhatLivesWhereWhatBoundsTheStepAndWhatWouldHelp) {
   const std::string words = explain(with({"run.yaml"}, kSlow));
-  for (const char* part :
-       {"The step\n  A step is planned to take ", "No plan of this run takes less than ", "What lives where\n", "The device holds ",
-        "Parameters: ", " on the host, since the device's 160.00 KiB have no room for more of it",
-        "The optimizer's state: ", "What lanes do\n", "compute works ", "What would help most\n  1. ",
-        "changes were."})
+  for (const char* part : {"The step\n  A step is planned to take ", "No plan of this run takes less than ",
+                           "What lives where\n", "The device holds ", "Parameters: ",
+                           " on the host, since the device's 160.00 KiB have no room for more of it",
+                           "The optimizer's state: ", "What lanes do\n", "compute works ",
+                           "What would help most\n  1. ", "changes were."})
     EXPECT_THAT(words, HasSubstr(part));
 }
 
