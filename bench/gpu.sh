@@ -18,7 +18,7 @@
 #   cpu        the other cases of the programs of the part tests, which this machine's processor decides
 #
 # Programs: those of BUNDLE if one is named; of the bundle that this script lies in; of build/, built where it is missing.
-# Results, with those of earlier parts of the same day: bench/results/DATE-GPU.json and .md, kept up to date while a part runs, and
+# Results, with those of earlier parts of the same day: bench/history/DATE-GPU.json and .md, kept up to date while a part runs, and
 # the last 2 MiB of each log in DATE-GPU-logs-TIME.tar.gz.
 # --missing leaves out what these have. --dry needs no GPU: every part starts, and says what it could not do without one; its results go
 # nowhere.
@@ -442,7 +442,7 @@ main() {
   require_libraries
   use_launcher_of_bundle
   date=$(date -u +%F) time=$(date -u +%H%M%S)
-  local folder=${RESULTS:-$script_folder/results}
+  local folder=${RESULTS:-$script_folder/history}
   [ "$dry" = 0 ] || folder=$work/results
   mkdir -p "$folder" || give_up "$folder cannot be made"
   results=$folder/$date-$(tr '[:upper:] ' '[:lower:]-' <<<"${gpu#NVIDIA }" | tr -cd 'a-z0-9-')

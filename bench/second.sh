@@ -11,8 +11,8 @@
 # Programs: as bench/gpu.sh finds them.
 # Results, in OUT, kept up to date after each step: second.md (also the end of the output), second.json, logs.tar.gz.
 # --dry needs no GPU: every step starts, and says what it could not do without one.
-# Variables: those of bench/first.sh, and FIRST (default: bench/results/first/first.json), the results of first.sh. OUT is
-# bench/results/second by default, and SECONDS_LEFT is 280.
+# Variables: those of bench/first.sh, and FIRST (default: bench/history/first/first.json), the results of first.sh. OUT is
+# bench/history/second by default, and SECONDS_LEFT is 280.
 # shellcheck disable=SC2317  # steps are called by name
 set -uo pipefail
 # shellcheck source=bench/steps.sh
@@ -22,7 +22,7 @@ results_name=second
 all_steps=(plan_b15 plan_a8 blocks26 drive failed_tests failed_steps)
 limits=([plan_b15]=50 [plan_a8]=70 [blocks26]=110 [drive]=90 [failed_tests]=90 [failed_steps]=200)
 total_seconds=${SECONDS_LEFT:-280}
-first=${FIRST:-$script_folder/results/first/first.json}
+first=${FIRST:-$script_folder/history/first/first.json}
 
 before_steps() {
   : >"$work/first"

@@ -38,7 +38,7 @@ least() { echo $(($1 < $2 ? $1 : $2)); }
 progress() { say "$(printf '%4d s  %s' "$SECONDS" "$*")" | tee -a "$logs/$results_name.log"; }
 
 prepare() {
-  local folder=${OUT:-$script_folder/results/$results_name}
+  local folder=${OUT:-$script_folder/history/$results_name}
   [ "$dry" = 0 ] || folder=${OUT:-$work/results}
   mkdir -p "$folder" || give_up "$folder cannot be made"
   out=$folder
