@@ -20,15 +20,14 @@ bench/pytorch_memory.py needs; the rest needs nothing but Python's standard libr
 import argparse
 import csv
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
 import memory_largest
+import pytorch_runs
 from memory_design import KNOBS, MODELS, cases, groups
-from memory_runs import TIERS, Refused, plan, train
+from memory_runs import TIERS, Refused, plan, seconds_of, train
 
 HERE = pathlib.Path(__file__).resolve().parent
 WAYS = [("eager", 1, "bf16"), ("checkpointing", 1, "bf16"), ("fsdp", 1, "bf16"), ("fsdp", 2, "bf16"), ("zero2", 1, "bf16"),
@@ -109,11 +108,6 @@ def budgeted(case, arguments, need):
         return run, False
 
 
-def seconds_of(report):
-    """Of a step, by those after the first; steps overlap, so what is left behind the last one counts."""
-    return statistics.mean(report["step_seconds"][1:]) + sum(report["drain_seconds"]) / len(report["step_seconds"])
-
-
 def measure_group(table, shared, members, arguments):
     """One resident run, and all cases that have its results."""
     if all(table.has(**case) for case in members):
@@ -149,14 +143,9 @@ def row_of(case, run, fits, reports, ratio):
     return row
 
 
-def pytorch(arguments, words, ranks=1):
-    """The JSON line of a program of bench/, as so many processes."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if "--way" in words else []
-    process = subprocess.run([arguments.pytorch, *launcher, *words], capture_output=True, text=True,
-                             env=os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": str(max(1, os.cpu_count() // ranks))})
-    if process.returncode != 0:
-        sys.exit(f"{process.stderr[-5000:]}\n{words}")
-    return json.loads(process.stdout.splitlines()[-1])
+def pytorch(arguments, words, ranks=0):
+    """The JSON line of a program of bench/, as this many ranks if there are any."""
+    return json.loads(pytorch_runs.run(arguments.pytorch, words, ranks).splitlines()[-1])
 
 
 def measure_pytorch(arguments, models):

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,8 +40,8 @@ def plan(strata, run):
 
 
 def train(strata, run, ranks):
-    """The report of a run that must succeed, with "rss_bytes": the largest resident memory that its processes had, summed up, from the
-    first step's end to the last one's ("training") and in all ("whole")."""
+    """The report of a run that must succeed, with "rss_bytes": the largest resident memory that its processes had, from the first step's
+    end to the last one's, summed up ("training") and of each ("ranks"), and in all ("whole")."""
     words, environment = mpirun.launch(ranks) if ranks > 1 else ([], os.environ)
     with tempfile.TemporaryDirectory() as folder:
         file, report = write(folder, run)
@@ -51,6 +52,11 @@ def train(strata, run, ranks):
         if process.returncode != 0:
             sys.exit(f"{output.text()}\n{json.dumps(run)}")
         return json.loads(pathlib.Path(report).read_text()) | {"rss_bytes": rss}
+
+
+def seconds_of(report, untimed=1):
+    """Of a step, by those after the first ones; steps overlap, so what is left behind the last one counts."""
+    return statistics.mean(report["step_seconds"][untimed:]) + sum(report["drain_seconds"]) / len(report["step_seconds"])
 
 
 def write(folder, run):
@@ -103,7 +109,7 @@ def watch(process, output, program):
     process.wait()
     if process.returncode == 0 and 0 in (training.values() or [0]):
         sys.exit("the run was too short to see what memory its steps have: raise --steps")
-    return {"whole": sum(whole.values()), "training": sum(training.values())}
+    return {"whole": sum(whole.values()), "training": sum(training.values()), "ranks": list(training.values())}
 
 
 def descendants(process):

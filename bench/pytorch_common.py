@@ -18,10 +18,49 @@ class Windows:
         return windows[:, :-1].contiguous().to(device), windows[:, 1:].contiguous().to(device)
 
 
+class InOrder:
+    """Windows of a file of 16-bit token ids, one after the other from its start; ranks take turns by microbatches."""
+
+    def __init__(self, file, sequence, rank=0, ranks=1):
+        self.tokens = torch.frombuffer(bytearray(open(file, "rb").read()), dtype=torch.uint16).long()
+        self.sequence, self.turn, self.ranks = sequence, rank, ranks
+
+    def next(self, count, device):
+        starts = [(self.turn * count + index) * self.sequence for index in range(count)]
+        self.turn += self.ranks
+        windows = torch.stack([self.tokens[start:start + self.sequence + 1] for start in starts])
+        return windows[:, :-1].contiguous().to(device), windows[:, 1:].contiguous().to(device)
+
+
+def parameter_groups(parameters):
+    return [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
+            {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
+
+
 def make_optimizer(parameters):
-    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
-              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
+    return torch.optim.AdamW(parameter_groups(parameters), lr=3e-4, betas=(0.9, 0.95), fused=True)
+
+
+def deepspeed_config(microbatch, microbatches, bf16, zero, own_optimizer):
+    """DeepSpeed's settings; `zero` are those of zero_optimization. own_optimizer: DeepSpeed makes its AdamW, on the CPU where state is there."""
+    config = {
+        "train_micro_batch_size_per_gpu": microbatch,
+        "gradient_accumulation_steps": microbatches,
+        "gradient_clipping": 1.0,
+        "bf16": {"enabled": bf16},
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "steps_per_print": 10**9,
+    }
+    if own_optimizer:
+        config["optimizer"] = {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}}
+    return config
+
+
+def load_model(folder):
+    """A causal language model of a Hugging Face folder, in fp32."""
+    from transformers import AutoModelForCausalLM
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa", use_cache=False)
 
 
 def make_model(architecture, config, device="cpu"):

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from process_memory import peak_bytes
-from pytorch_common import Windows, make_optimizer
+from pytorch_common import Windows, deepspeed_config, make_optimizer
 
 
 class RMSNorm(nn.Module):
@@ -204,14 +204,9 @@ def make_engine(model, arguments):
     import deepspeed
     be_the_only_rank()
     on_cpu = {"device": "cpu", "pin_memory": arguments.device == "cuda"}
-    engine, *_ = deepspeed.initialize(model=model, config={
-        "train_micro_batch_size_per_gpu": arguments.microbatch,
-        "gradient_accumulation_steps": arguments.microbatches,
-        "gradient_clipping": 1.0,
-        "bf16": {"enabled": True},
-        "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
-        "zero_optimization": {"stage": 3, "offload_param": on_cpu, "offload_optimizer": on_cpu, "overlap_comm": True},
-        "steps_per_print": 10**9})
+    engine, *_ = deepspeed.initialize(model=model, config=deepspeed_config(
+        arguments.microbatch, arguments.microbatches, True,
+        {"stage": 3, "offload_param": on_cpu, "offload_optimizer": on_cpu, "overlap_comm": True}, own_optimizer=True))
     return engine
 
 
