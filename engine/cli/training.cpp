@@ -187,7 +187,7 @@ TrainingData data_of(const PreparedModel& model) {
   const bool counts_all = model.model.architecture.balance_coefficient != 0;
   TrainingData data = training_data(*model.data, model.model.context,
                                     {.once = counts_all ? HeldOutOnce::no : HeldOutOnce::yes,
-                                     .short_document = model.model.short_document});
+                                     .short_length = model.model.form.short_length});
   data.prompts = model.prompts;
   if (const BeginToken begin = model.config.data.begin_token; begin != BeginToken::automatic)
     data.sampler = [state = std::move(data.sampler), begin](std::int64_t step) {

@@ -4,6 +4,7 @@
 
 #include "base/dropout.h"
 #include "base/rotary_row.h"
+#include "base/sequence_form.h"
 
 namespace strata {
 namespace {
@@ -32,24 +33,30 @@ nlohmann::json json_of(const std::vector<SourceState>& states) {
 struct TextArrays {
   using Array = std::span<std::int32_t>;
 
-  TextArrays(const MicrobatchData& data, bool by_documents, bool by_length)
+  TextArrays(const MicrobatchData& data, const SequenceForm& form)
       : tokens(data.array<std::int32_t>(0)),
         targets(data.array<std::int32_t>(1)),
-        places(by_documents ? data.array<std::int32_t>(2) : Array()),
-        row_keys(data.array<std::int32_t>(by_documents ? 3 : 2)) {
-    if (!by_length) return;
-    rotary_rows = places.subspan(places.size() / 2);
-    places = places.first(places.size() / 2);
+        at(token_places(form, data.array<std::int32_t>(2))),
+        row_keys(data.array<std::int32_t>(form.has_places() ? 3 : 2)) {}
+
+  /// Documents' lengths stand where the rows shall, until make_rotary_rows().
+  Array lengths(const SequenceForm& form) const { return form.within_documents ? at.rotary_rows : Array(); }
+
+  /// Without documents each of the `sequences` is a text of its own.
+  void make_rotary_rows(const SequenceForm& form, std::int64_t sequences, const ContextPart& part) const {
+    const std::int64_t rows = std::ssize(at.rotary_rows) / sequences;
+    const Positions positions = part.positions(rows);
+    for (std::size_t i = 0; i < at.rotary_rows.size(); ++i) {
+      std::int32_t& row = at.rotary_rows[i];
+      row = form.within_documents ? rotary_row(at.places[i], row > form.short_length)
+                                  : rotary_row(positions.at(static_cast<std::int64_t>(i) % rows),
+                                               part.ranks * rows > form.short_length);
+    }
   }
 
-  /// From documents' lengths, which stand where the rows shall.
-  void make_rotary_rows(std::int64_t short_document) const {
-    for (std::size_t i = 0; i < rotary_rows.size(); ++i)
-      rotary_rows[i] = rotary_row(places[i], rotary_rows[i] > short_document);
-  }
-
-  Array tokens, targets, places, row_keys;
-  Array rotary_rows = {};
+  Array tokens, targets;
+  TokenPlaces at;
+  Array row_keys;
 };
 
 void leave_out_repeated(const BatchLoader& loader, std::int64_t microbatch, std::span<std::int32_t> targets) {
@@ -60,24 +67,25 @@ void leave_out_repeated(const BatchLoader& loader, std::int64_t microbatch, std:
 
 }  // namespace
 
-TrainingData training_data(const BatchLoader& loader, const ContextPart& part, const TextForm& form) {
+TrainingData training_data(const BatchLoader& loader, const ContextPart& part, const TextForm& text) {
+  const SequenceForm form = {.within_documents = loader.is_by_documents(), .short_length = text.short_length};
   TrainingData data = {
       .training =
           [&loader, part, form](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
-            const TextArrays arrays(data, loader.is_by_documents(), form.short_document > 0);
-            loader.fill(step, microbatch, arrays.tokens, arrays.targets, part, arrays.places,
-                        arrays.rotary_rows);
-            arrays.make_rotary_rows(form.short_document);
+            const TextArrays arrays(data, form);
+            loader.fill(step, microbatch, arrays.tokens, arrays.targets, part, arrays.at.places,
+                        arrays.lengths(form));
+            arrays.make_rotary_rows(form, loader.microbatch(), part);
             loader.fill_row_keys(step, microbatch, arrays.row_keys, part);
           },
       .validation =
-          [&loader, part, form](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
-            const TextArrays arrays(data, loader.is_by_documents(), form.short_document > 0);
-            loader.fill_validation(microbatch, arrays.tokens, arrays.targets, part, arrays.places,
-                                   arrays.rotary_rows);
-            arrays.make_rotary_rows(form.short_document);
+          [&loader, part, form, text](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
+            const TextArrays arrays(data, form);
+            loader.fill_validation(microbatch, arrays.tokens, arrays.targets, part, arrays.at.places,
+                                   arrays.lengths(form));
+            arrays.make_rotary_rows(form, loader.microbatch(), part);
             std::ranges::fill(arrays.row_keys, kWithoutDropout);
-            if (form.once == HeldOutOnce::yes) leave_out_repeated(loader, microbatch, arrays.targets);
+            if (text.once == HeldOutOnce::yes) leave_out_repeated(loader, microbatch, arrays.targets);
           },
       .sampler =
           [&loader](std::int64_t step) {
@@ -88,11 +96,11 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part, c
           }};
   const std::int64_t last = loader.validation_microbatches() - 1;
   const bool repeats =
-      form.once == HeldOutOnce::yes && last >= 0 && loader.held_out_in(last) < loader.microbatch();
+      text.once == HeldOutOnce::yes && last >= 0 && loader.held_out_in(last) < loader.microbatch();
   if (!loader.are_all_trained())
     data.training_terms = [&loader](std::int64_t step) { return loader.trained_targets(step); };
   if (!loader.are_all_trained() || repeats) {
-    data.validation_terms = [terms = loader.trained_validation_targets(form.once)](std::int64_t) {
+    data.validation_terms = [terms = loader.trained_validation_targets(text.once)](std::int64_t) {
       return terms;
     };
   }

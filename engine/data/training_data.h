@@ -72,13 +72,14 @@ struct TrainingData {
 /// How a model takes text.
 struct TextForm {
   HeldOutOnce once = HeldOutOnce::yes;
-  std::int64_t short_document = 0;  ///< tokens of the longest one with short tables; 0: all have one table
+  std::int64_t short_length = 0;  ///< SequenceForm::short_length
 };
 
-/// Text: tokens are array 0, targets array 1, kUntrained where there is none; behind them, of a loader by
-/// documents, places in these, and then row keys (row_keys.h), kWithoutDropout in a validation. Of each array
-/// that a model asks for, what a rank has of each sequence. `loader` must outlive the result.
+/// Text: tokens are array 0, targets array 1, kUntrained where there is none; behind them, if tokens say
+/// where they stand (SequenceForm), token_places(), and then row keys (row_keys.h), kWithoutDropout in a
+/// validation. Of each array that a model asks for, what a rank has of each sequence. `loader` must outlive
+/// the result.
 TrainingData training_data(const BatchLoader& loader, const ContextPart& part = {},
-                           const TextForm& form = {});
+                           const TextForm& text = {});
 
 }  // namespace strata

@@ -151,8 +151,7 @@ Operations::Setup ModelRun::interlude_operations(Interlude interlude, const Plan
                                   .data_ranks = mesh.data(),
                                   .tensor_rank = mesh.tensor_rank(rank()),
                                   .context = model.context,
-                                  .within_documents = model.within_documents,
-                                  .short_document = model.short_document,
+                                  .form = model.form,
                                   .stop_requested = setup_.stop_requested});
   Operations::Setup setup = operations(program, {}, mesh.data());
   sampling_compute_ = unit_compute(model, strategy.precision, strategy.samples.of_rank);

@@ -33,17 +33,13 @@ std::optional<std::int64_t> Samples::row_of(std::int64_t position) const {
 void Samples::fill(const MicrobatchData& data) const {
   const auto tokens = data.array<std::int32_t>(0);
   const auto last_rows = data.array<std::int32_t>(kLastRowsArray);
-  auto places = setup_.within_documents ? data.array<std::int32_t>(kPlacesArray) : std::span<std::int32_t>();
-  std::span<std::int32_t> rotary_rows;
-  if (setup_.short_document > 0) {
-    rotary_rows = places.subspan(places.size() / 2);
-    places = places.first(places.size() / 2);
-  }
+  const SequenceForm& form = setup_.form;
+  const auto [places, rotary_rows] = token_places(form, data.array<std::int32_t>(kPlacesArray));
   const auto [sequences, length, unused] = setup_.shape.of_rank;
   const Positions positions = setup_.context.positions(length);
   std::ranges::fill(tokens, 0);
   std::ranges::fill(last_rows, kNoPrompt);
-  std::ranges::fill(data.array<std::int32_t>(row_keys_array(setup_.within_documents)), kWithoutDropout);
+  std::ranges::fill(data.array<std::int32_t>(row_keys_array(form.has_places())), kWithoutDropout);
   for (std::int64_t s = 0; s < sequences; ++s) {
     const std::int64_t prompt = prompt_of(s);
     const std::span<const std::int32_t> ids = prompt == kNoPrompt
@@ -54,8 +50,7 @@ void Samples::fill(const MicrobatchData& data) const {
       const std::int64_t position = positions.at(row);
       if (!tokens.empty() && position < std::ssize(ids)) tokens[at] = ids[static_cast<std::size_t>(position)];
       if (!places.empty()) places[at] = static_cast<std::int32_t>(position);
-      if (!rotary_rows.empty())
-        rotary_rows[at] = rotary_row(position, std::ssize(ids) > setup_.short_document);
+      if (!rotary_rows.empty()) rotary_rows[at] = rotary_row(position, std::ssize(ids) > form.short_length);
     }
     if (last_rows.empty() || ids.empty()) continue;
     if (const auto row = row_of(std::ssize(ids) - 1))

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/context_part.h"
+#include "base/sequence_form.h"
 #include "engine/data/training_data.h"
 #include "engine/device/matrix.h"
 #include "engine/plan/lower/strategy.h"
@@ -34,8 +35,7 @@ class Samples {
     float soft_cap = 0;  ///< c > 0: a logit x counts as c · tanh(x / c)
     std::int64_t data_rank = 0, data_ranks = 1, tensor_rank = 0;
     ContextPart context = {};
-    bool within_documents = false;              ///< passes read places: engine/graph/within_documents.h
-    std::int64_t short_document = 0;            ///< Model::short_document
+    SequenceForm form = {};
     std::function<bool()> stop_requested = {};  ///< of this rank, if there are several
   };
   explicit Samples(Setup setup) : setup_(std::move(setup)) {}

@@ -10,8 +10,8 @@
 namespace strata {
 
 /// The data array of row keys: it stands behind all others.
-constexpr std::size_t row_keys_array(bool within_documents) {
-  return within_documents ? kPlacesArray + 1 : kPlacesArray;
+constexpr std::size_t row_keys_array(bool has_places) {
+  return has_places ? kPlacesArray + 1 : kPlacesArray;
 }
 
 /// The site of a dropout that joins the unit's.

@@ -145,7 +145,7 @@ TensorView add_sum(UnitGraph& graph, const TensorView& part) {
   return sum;
 }
 
-/// Where documents begin anew, any of a sequence's positions may stand in a rank's part of it.
+/// Where tokens say where they stand, any of a sequence's positions may be in a rank's part of it.
 void lengthen_tables(UnitGraph& graph, std::int64_t ranks) {
   if (!reads_places(graph)) return;
   for (Tensor& table : graph.tensors)

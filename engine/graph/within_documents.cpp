@@ -34,15 +34,9 @@ std::optional<std::array<TensorView, 2>> tables_of(const Node& node) {
   return std::nullopt;
 }
 
-/// Tables are numbered by rotations, a cosine and a sine each.
-bool is_by_length(const Tensor& table, const std::vector<bool>& by_length) {
-  const auto rotation = static_cast<std::size_t>(table.offset / 2);
-  return rotation < by_length.size() && by_length[rotation];
-}
-
 }  // namespace
 
-UnitGraph keep_within_documents(UnitGraph graph, const std::vector<bool>& by_length) {
+UnitGraph give_places(UnitGraph graph, const SequenceForm& form) {
   std::array<TensorView, 2> parts;  // of the data array
   const auto part = [&](std::size_t number) {
     TensorView& view = parts[number];
@@ -57,9 +51,11 @@ UnitGraph keep_within_documents(UnitGraph graph, const std::vector<bool>& by_len
     const std::optional<int> operand = operand_of_places(node);
     if (!operand) continue;
     const auto tables = tables_of(node);
-    const bool by_rows = tables && is_by_length(graph.tensor((*tables)[0]), by_length);
-    node[*operand] = part(by_rows ? 1 : 0);
-    if (!by_rows) continue;
+    if (!form.is_by_length() || !tables) {
+      if (form.within_documents) node[*operand] = part(0);
+      continue;
+    }
+    node[*operand] = part(form.within_documents ? 1 : 0);
     for (const TensorView& table : *tables)
       graph.tensors[static_cast<std::size_t>(table.tensor)].rows = {kTokens,
                                                                     per_position(kRotaryRowsOfPlace)};

@@ -11,18 +11,19 @@ namespace strata {
 
 UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
     : rotations_(model.rotations),
-      by_length_(model.short_document > 0),
-      table_rows_(model.table_rows > 0 ? model.table_rows : shape.sequence),
+      by_length_(model.form.is_by_length()),
+      table_positions_(model.table_positions > 0 ? model.table_positions : shape.sequence),
       table_part_(model.context) {
-  // Within documents a token of any part may stand anywhere.
-  if (model.within_documents) table_rows_ *= std::exchange(table_part_, {}).ranks;
+  // A token of any part may say that it stands anywhere.
+  if (model.form.has_places()) table_positions_ *= std::exchange(table_part_, {}).ranks;
+  table_rows_ = by_length_ ? kRotaryRowsOfPlace * table_positions_ : table_positions_;
   shape.context = model.context;
   GraphShape sizes = {.precision = precision, .microbatch = shape, .max_chunk_bytes = model.max_chunk_bytes};
   Bytes constants = 0;
   for (const Rotation& rotation : rotations_) {
     for (int table = 0; table < 2; ++table) {
       sizes.constants.push_back(constants);
-      constants += rotary_table_bytes(rotation, rows_of(rotation));
+      constants += rotary_table_bytes(rotation, table_rows_);
     }
   }
   for (const DerivedGraph& passes : model.passes) passes_.push_back(make_passes(passes, sizes));
@@ -35,25 +36,20 @@ UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape sh
   }
 }
 
-std::int64_t UnitCompute::rows_of(const Rotation& rotation) const {
-  return by_length_ && short_document(rotation) > 0 ? kRotaryRowsOfPlace * table_rows_ : table_rows_;
-}
-
 Bytes UnitCompute::constant_bytes() const {
   Bytes sum = 0;
-  for (const Rotation& rotation : rotations_) sum += 2 * rotary_table_bytes(rotation, rows_of(rotation));
+  for (const Rotation& rotation : rotations_) sum += 2 * rotary_table_bytes(rotation, table_rows_);
   return sum;
 }
 
 void UnitCompute::fill_constants(std::span<std::byte> host) const {
   std::size_t at = 0;
   for (const Rotation& rotation : rotations_) {
-    const std::int64_t rows = rows_of(rotation);
-    const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, rows));
-    if (rows == table_rows_) {
-      fill_rotary_tables(rotation, rows, host.subspan(at, bytes), table_part_);
+    const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, table_rows_));
+    if (by_length_) {
+      fill_rotary_tables_by_length(rotation, table_positions_, host.subspan(at, bytes));
     } else {
-      fill_rotary_tables_of_documents(rotation, rows, host.subspan(at, bytes));
+      fill_rotary_tables(rotation, table_positions_, host.subspan(at, bytes), table_part_);
     }
     at += bytes;
   }

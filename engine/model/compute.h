@@ -29,13 +29,11 @@ class UnitCompute {
   void fill_constants(std::span<std::byte> host) const;
 
  private:
-  /// How many rows the tables of a rotation have.
-  std::int64_t rows_of(const Rotation& rotation) const;
-
   std::vector<Rotation> rotations_;
-  bool by_length_;  ///< tables have rows for short and for long documents where these differ
-  std::int64_t table_rows_;
-  ContextPart table_part_;          ///< of each sequence, whose positions the tables have
+  bool by_length_;                  ///< tables have rows of short and of long texts
+  std::int64_t table_positions_;    ///< of each sequence
+  ContextPart table_part_;          ///< of each sequence, whose positions these are
+  std::int64_t table_rows_;         ///< of all positions
   std::vector<UnitPasses> passes_;  ///< by kind
   std::vector<Bytes> input_bytes_;
   std::int64_t tally_elements_ = 0;

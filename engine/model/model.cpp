@@ -58,34 +58,37 @@ std::vector<bool> find_adapted(const Unit& unit) {
   return adapted;
 }
 
-/// By rotation, whether documents' lengths change it.
-std::vector<bool> find_by_length(const std::vector<Rotation>& rotations) {
-  std::vector<bool> by_length;
-  for (const Rotation& rotation : rotations) by_length.push_back(short_document(rotation) > 0);
-  return by_length;
+std::vector<Rotation> rotations_of(const Architecture& architecture) {
+  const ArchitectureRules& rules = rules_of(architecture);
+  return rules.rotations == nullptr ? std::vector<Rotation>() : rules.rotations(architecture);
 }
 
-[[noreturn]] void refuse_lengths(const char* key, const char* type, std::int64_t positions,
-                                 const std::string& advice) {
-  throw ConfigError(
-      fmt::format("{}: the model's rope type is {}, whose rotation is another one in texts of more than {} "
-                  "tokens; {}, or leave {} out",
-                  key, type, positions, advice, key));
+/// Documents and samples have lengths of their own. A run without these has sequences of one length.
+SequenceForm form_of(const Architecture& architecture, const RunConfig& config) {
+  SequenceForm form{.within_documents = config.is_within_documents()};
+  if (!form.within_documents && config.samples.prompts.empty()) return form;
+  for (const Rotation& rotation : rotations_of(architecture))
+    if (const std::int64_t border = short_length(rotation); border < config.data.sequence_length)
+      form.short_length = std::max(form.short_length, border);
+  return form;
 }
 
-/// Documents and samples have lengths of their own. Dynamic rotations have other tables at each length beyond
-/// the model's positions. Longrope has two, and a run without documents has room for one of them.
-void refuse_varying_lengths(const Architecture& architecture, const RunConfig& config) {
-  const bool samples = !config.samples.prompts.empty(), within_documents = config.is_within_documents();
-  const char* const key = within_documents ? "data.packing" : "train.samples";
-  const auto is_beyond = [&](std::int64_t positions) { return config.data.sequence_length > positions; };
-  if (!samples && !within_documents) return;
-  if (const auto& dynamic = architecture.rope.dynamic; dynamic && is_beyond(dynamic->max_positions))
-    refuse_lengths(key, "dynamic", dynamic->max_positions, "shorten data.sequence_length to that");
-  if (const auto& longrope = architecture.rope.long_rope;
-      longrope && !within_documents && is_beyond(longrope->original_max_positions))
-    refuse_lengths(key, "longrope", longrope->original_max_positions,
-                   "set data.packing to documents, shorten data.sequence_length to that");
+/// Dynamic rotations are others at each length beyond the model's positions. Of these lengths tables have
+/// that of the run's sequences.
+void refuse_lengths_beyond(const Architecture& architecture, const RunConfig& config) {
+  const auto& dynamic = architecture.rope.dynamic;
+  if (!dynamic) return;
+  const auto refuse_beyond = [&](const char* key, const char* length_key, std::int64_t length) {
+    if (length <= dynamic->max_positions) return;
+    throw ConfigError(
+        fmt::format("{}: the model's rope type is dynamic, whose rotation is another one at each length "
+                    "beyond {} tokens; shorten {} to that, or leave {} out",
+                    key, dynamic->max_positions, length_key, key));
+  };
+  const std::int64_t sequence = config.data.sequence_length;
+  if (config.is_within_documents()) refuse_beyond("data.packing", "data.sequence_length", sequence);
+  if (!config.samples.prompts.empty())
+    refuse_beyond("train.samples", "train.samples.max_length", std::min(config.samples.max_length, sequence));
 }
 
 void mark_linear_weights(UnitBuilder::Built& built) {
@@ -101,20 +104,17 @@ Bytes max_chunk_bytes(DeviceKind kind) {
 
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
                   const RunConfig::OptimizerSection& optimizer, Rounding rounding,
-                  const RunConfig::AdapterSection& adapter, bool within_documents) {
+                  const RunConfig::AdapterSection& adapter, const SequenceForm& form) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
   model.freeze = freeze;
   model.adapter = adapter;
   model.rounding = rounding;
-  model.within_documents = within_documents;
+  model.form = form;
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
-  if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
-  const std::vector<bool> by_length = find_by_length(model.rotations);
-  for (const Rotation& rotation : model.rotations)
-    if (within_documents) model.short_document = std::max(model.short_document, short_document(rotation));
+  model.rotations = rotations_of(architecture);
   FreezePatterns patterns(freeze);
   AdapterTargets targets(adapter);
   TensorPolicies policies(optimizer);
@@ -129,8 +129,8 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
       built.graph = round_products(std::move(built.graph), rounding);
     if (number >= 0) mark_linear_weights(built);
     if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
-    if (within_documents) built.graph = keep_within_documents(std::move(built.graph), by_length);
-    built.graph = give_row_keys(std::move(built.graph), row_keys_array(within_documents));
+    built.graph = give_places(std::move(built.graph), form);
+    built.graph = give_row_keys(std::move(built.graph), row_keys_array(form.has_places()));
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
     const std::vector<bool> adapted = find_adapted(built.unit);
@@ -163,10 +163,10 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
 }
 
 Model build_run_model(const Architecture& architecture, const RunConfig& config) {
-  refuse_varying_lengths(architecture, config);
+  refuse_lengths_beyond(architecture, config);
   const auto build = [&](const Architecture& of) {
     return build_model(of, config.train.freeze, config.optimizer, config.rounding(), config.adapter,
-                       config.is_within_documents());
+                       form_of(architecture, config));
   };
   Model model = build(architecture);
   if (config.samples.prompts.empty()) return model;

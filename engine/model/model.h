@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sequence_form.h"
 #include "engine/config/run_config.h"
 #include "engine/graph/derive.h"
 #include "engine/graph/graph_shape.h"
@@ -29,14 +30,11 @@ struct Model {
   RunConfig::AdapterSection adapter = {};  ///< if it has a type, all but adapters is frozen
   Rounding rounding = Rounding::none;      ///< of what linear layers of blocks multiply
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
-  bool within_documents = false;  ///< attention and positions are those of a sequence's documents, each alone
-  /// Documents of up to this many tokens rotate otherwise than longer ones, and tokens bring their
-  /// rotary_row(); 0: all rotate alike.
-  std::int64_t short_document = 0;
+  SequenceForm form = {};                                             ///< of the texts that it computes
   ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences
   bool is_sampled = false;   ///< it gives logits in place of losses: sampling_model.h
   /// Positions that tables of rotations have, of such a model; 0: those of a microbatch's sequences.
-  std::int64_t table_rows = 0;
+  std::int64_t table_positions = 0;
   /// The same model as samples are taken of it; null if the run takes none.
   std::shared_ptr<const Model> sampling = {};
 
@@ -70,11 +68,11 @@ Bytes max_chunk_bytes(DeviceKind kind);
 /// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor. Tensors
 /// whose names match a pattern of `freeze` are not trained (freeze_patterns.h); the others are updated as
 /// `optimizer` says (tensor_policies.h). Linear layers of blocks round what they multiply as `rounding` says;
-/// the head's does not. With adapters (adapter_targets.h) nothing else is trained. `within_documents`:
-/// engine/graph/within_documents.h. Throws ConfigError.
+/// the head's does not. With adapters (adapter_targets.h) nothing else is trained. It computes texts of this
+/// form (engine/graph/within_documents.h). Throws ConfigError.
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze = {},
                   const RunConfig::OptimizerSection& optimizer = {}, Rounding rounding = Rounding::none,
-                  const RunConfig::AdapterSection& adapter = {}, bool within_documents = false);
+                  const RunConfig::AdapterSection& adapter = {}, const SequenceForm& form = {});
 /// As the run file asks for it.
 Model build_run_model(const Architecture& architecture, const RunConfig& config);
 

@@ -116,8 +116,9 @@ std::int64_t rotated_columns(const Rotation& rotation) {
                                    rotation.options.rotated_share);
 }
 
-std::int64_t short_document(const Rotation& rotation) {
-  return rotation.options.long_rope ? rotation.options.long_rope->original_max_positions : 0;
+std::int64_t short_length(const Rotation& rotation) {
+  if (rotation.options.long_rope) return rotation.options.long_rope->original_max_positions;
+  return rotation.options.dynamic ? rotation.options.dynamic->max_positions : 0;
 }
 
 Bytes rotary_table_bytes(const Rotation& rotation, std::int64_t sequence) {
@@ -139,13 +140,14 @@ void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::sp
     fill_row(tables, row, part.positions(sequence).at(row), steps, attention_factor(rotation.options));
 }
 
-void fill_rotary_tables_of_documents(const Rotation& rotation, std::int64_t rows,
-                                     std::span<std::byte> memory) {
+void fill_rotary_tables_by_length(const Rotation& rotation, std::int64_t positions,
+                                  std::span<std::byte> memory) {
+  const std::int64_t rows = kRotaryRowsOfPlace * positions;
   assert(static_cast<Bytes>(memory.size()) >= 2 * rotary_table_bytes(rotation, rows));
   const RotaryTables tables = rotary_tables(rotation, rows, memory.data());
   for (const bool is_long : {false, true}) {
-    const std::vector<float> steps = frequencies(rotation, short_document(rotation) + (is_long ? 1 : 0));
-    for (std::int64_t place = 0; place < rows / kRotaryRowsOfPlace; ++place)
+    const std::vector<float> steps = frequencies(rotation, is_long ? positions : short_length(rotation));
+    for (std::int64_t place = 0; place < positions; ++place)
       fill_row(tables, rotary_row(place, is_long), place, steps, attention_factor(rotation.options));
   }
 }

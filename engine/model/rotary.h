@@ -27,8 +27,8 @@ struct RotaryTables {
 /// How many of a head's columns are rotated, the first ones.
 std::int64_t rotated_columns(const Rotation& rotation);
 
-/// Documents of up to this many tokens have other angles than longer ones; 0: all have the same.
-std::int64_t short_document(const Rotation& rotation);
+/// Texts of up to this many tokens have other angles than longer ones; 0: all have the same.
+std::int64_t short_length(const Rotation& rotation);
 
 /// The size of one of the two tables, aligned: the sine lies that far behind the cosine.
 Bytes rotary_table_bytes(const Rotation& rotation, std::int64_t sequence);
@@ -42,9 +42,10 @@ RotaryTables rotary_tables(const Rotation& rotation, std::int64_t sequence, std:
 void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory,
                         const ContextPart& part = {});
 
-/// Fills tables of `rows` rows for documents of all lengths: two for each position, as rotary_row() counts
-/// them. REQUIRES: short_document(rotation) > 0.
-void fill_rotary_tables_of_documents(const Rotation& rotation, std::int64_t rows,
-                                     std::span<std::byte> memory);
+/// Fills tables with two rows for each of `positions` positions, as rotary_row() counts them: those of short
+/// texts, and those of texts that have all of the positions. Of a long text with fewer tokens angles are the
+/// same, but where they are others at each length (dynamic).
+void fill_rotary_tables_by_length(const Rotation& rotation, std::int64_t positions,
+                                  std::span<std::byte> memory);
 
 }  // namespace strata

@@ -8,7 +8,7 @@ namespace strata {
 
 Model sampling_model(Model model, std::int64_t positions) {
   model.is_sampled = true;
-  model.table_rows = positions;
+  model.table_positions = positions;
   UnitGraph& head = model.graphs[model.head().kind];
   head = of_last_rows(without_loss(std::move(head)).graph, kLastRowsArray);
   for (UnitGraph& graph : model.graphs) graph.wants_input_gradient = false;

@@ -21,9 +21,8 @@ Model with_copied_keys(const Model& whole, std::int64_t ranks) {
         "multiple of it that divides {}",
         architecture.heads, architecture.kv_heads, ranks, architecture.kv_heads, architecture.heads));
   architecture.kv_heads = ranks;
-  Model model =
-      build_model(architecture, whole.freeze, {}, whole.rounding, whole.adapter, whole.within_documents);
-  if (whole.is_sampled) model = sampling_model(std::move(model), whole.table_rows);
+  Model model = build_model(architecture, whole.freeze, {}, whole.rounding, whole.adapter, whole.form);
+  if (whole.is_sampled) model = sampling_model(std::move(model), whole.table_positions);
   model.max_chunk_bytes = whole.max_chunk_bytes;
   model.key_copies = ranks / whole.architecture.kv_heads;
   return model;

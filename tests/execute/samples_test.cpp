@@ -62,6 +62,22 @@ class SamplesOfARun : public ::testing::Test {
         .prompts = {"line ", "of a small", "7"}, .every = 2, .max_length = 20, .temperature = 1};
   }
 
+  RunConfig long_rope() const {
+    RunConfig config = config_;
+    config.model.architecture = "phi3";
+    config.model.config = kLongRope;
+    return config;
+  }
+
+  /// A model that rotates sequences of more than 12 tokens otherwise at each length.
+  RunConfig dynamic() const {
+    RunConfig config = config_;
+    config.model.config["max_position_embeddings"] = 12;
+    config.model.config["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+    config.samples.max_length = 12;
+    return config;
+  }
+
   RunConfig saving() const {
     RunConfig config = config_;
     config.checkpoint.path = (folder_.path() / "checkpoints").string();
@@ -152,19 +168,41 @@ TEST_F(SamplesOfARun, AreWhatGenerationSaysWithTheWeightsOfThatMoment) {
           {{"num_local_experts", 4}, {"num_experts_per_tok", 2}, {"output_router_logits", true}});
     if (type == "qwen3") config.model.config["head_dim"] = 8;
     if (type == "phi3") config.model.config = kLongRope;
-    if (type == "phi3") config.data.packing = DataPacking::documents;
     expect_generated(config);
   }
 }
 
-TEST_F(SamplesOfARun, AreRefusedWhereTheyRotateOtherwiseThanSequences) {
-  config_.model.architecture = "phi3";
-  config_.model.config = kLongRope;
-  test::expect_error<ConfigError>([&] { run(config_); },
-                                  {"train.samples: the model's rope type is longrope", "data.packing"});
-  config_.data.sequence_length = 12;  // none is long
-  config_.samples.max_length = 12;
-  EXPECT_FALSE(run(config_).result.samples.empty());
+/// With short sequences and long ones, samples that stay short, that come to be long, and that begin so.
+TEST_F(SamplesOfARun, RotateByTheirOwnLengths) {
+  config_ = long_rope();
+  config_.samples.prompts.emplace_back("a small text, 3 ");
+  for (const DataPacking packing : {DataPacking::none, DataPacking::documents}) {
+    for (const auto& [sequence, longest] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{24, 22}, {24, 12}, {13, 13}, {12, 12}, {8, 8}}) {
+      SCOPED_TRACE(testing::Message() << "sequences of " << sequence << ", samples of " << longest
+                                      << (packing == DataPacking::none ? "" : ", packed"));
+      RunConfig config = saving();
+      config.data.packing = packing;
+      config.data.sequence_length = sequence;
+      config.samples.max_length = longest;
+      std::erase_if(config.samples.prompts, [&](const std::string& prompt) {
+        return std::ssize(prompt) >= config.samples.max_length;
+      });
+      config.checkpoint.path += std::to_string(sequence) + std::to_string(longest);
+      config.checkpoint.path += packing == DataPacking::none ? "" : "-packed";
+      expect_generated(config);
+    }
+  }
+}
+
+TEST_F(SamplesOfARun, AreRefusedWhereEachLengthHasARotationOfItsOwn) {
+  config_ = dynamic();
+  config_.samples.max_length = 13;
+  test::expect_error<ConfigError>([&] { run(config_); }, {"train.samples: the model's rope type is dynamic",
+                                                          "beyond 12 tokens", "train.samples.max_length"});
+  RunConfig config = saving();
+  config.samples.max_length = 12;  // and sequences are longer
+  expect_generated(config);
 }
 
 TEST_F(SamplesOfARun, AreDrawnAsGenerationDraws) {
@@ -180,20 +218,23 @@ TEST_F(SamplesOfARun, AreDrawnAsGenerationDraws) {
 }
 
 TEST_F(SamplesOfARun, ChangeNothingThatIsTrained) {
-  for (const DType precision : {DType::fp32, DType::bf16}) {
-    config_.train.precision = precision;
-    config_.train.validate_every = 2;
-    config_.data.validation_fraction = 0.2;
-    RunConfig without = config_;
-    without.samples = {};
-    const RunOutcome expected = run(without), found = run(config_);
-    EXPECT_EQ(found.result.state_hash, expected.result.state_hash);
-    EXPECT_EQ(test::losses_of(found.result), test::losses_of(expected.result));
-    EXPECT_TRUE(expected.result.samples.empty());
+  for (RunConfig with : {config_, long_rope(), dynamic()}) {
+    for (const DType precision : {DType::fp32, DType::bf16}) {
+      with.train.precision = precision;
+      with.train.validate_every = 2;
+      with.data.validation_fraction = 0.2;
+      RunConfig without = with;
+      without.samples = {};
+      const RunOutcome expected = run(without), found = run(with);
+      EXPECT_EQ(found.result.state_hash, expected.result.state_hash);
+      EXPECT_EQ(test::losses_of(found.result), test::losses_of(expected.result));
+      EXPECT_TRUE(expected.result.samples.empty());
+    }
   }
 }
 
 TEST_F(SamplesOfARun, AreTheSameWhereverStateLives) {
+  config_ = long_rope();
   const std::vector<Ids> expected = ids_of(run(config_).result);
   RunConfig tight = config_, spilled = config_;
   tight.memory.device = smallest_bytes(config_);
@@ -212,11 +253,13 @@ TEST_F(SamplesOfARun, AreTheSameWhereverStateLives) {
 }
 
 TEST_F(SamplesOfARun, AreTheSameOnRanksOfEveryKind) {
-  config_.train.steps = 2;
-  config_.train.batch = 8;
-  for (const RunConfig& config : test::shared_by_two_ranks(config_)) {
-    SCOPED_TRACE(test::layout_of(config));
-    expect_the_same_on(config_, config, 2);
+  for (RunConfig alone : {config_, long_rope()}) {
+    alone.train.steps = 2;
+    alone.train.batch = 8;
+    for (const RunConfig& config : test::shared_by_two_ranks(alone)) {
+      SCOPED_TRACE(alone.model.architecture + ", " + test::layout_of(config));
+      expect_the_same_on(alone, config, 2);
+    }
   }
 }
 

@@ -59,7 +59,7 @@ Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t ra
 }
 
 TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoader& loader) {
-  TrainingData data = training_data(loader, model.context, {.short_document = model.short_document});
+  TrainingData data = training_data(loader, model.context, {.short_length = model.form.short_length});
   data.prompts = read_sample_prompts(config, samples_of(config).longest, model.architecture.vocabulary);
   return data;
 }
@@ -155,7 +155,7 @@ Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds, De
   const std::unique_ptr<Device> own =
       device == nullptr ? make_cpu_device({.threads = 2, .link = {}}) : nullptr;
   Trainer trainer(config, model, plan, own ? *own : *device,
-                  training_data(data, model.context, {.short_document = model.short_document}), {});
+                  training_data(data, model.context, {.short_length = model.form.short_length}), {});
   TrainListener silent;
   trainer.train(std::atomic<bool>(false), silent);
   Tensors tensors;

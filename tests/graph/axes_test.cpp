@@ -223,7 +223,7 @@ void visit_all_nodes(const Walk::Visit& visit) {
   Walk(last_rows_of_head(), visit).run();
   Walk(adapted_layer(0.5), visit).run();
   for (const UnitGraph& graph : {layer().finish().graph, embedding().finish().graph})
-    Walk(keep_within_documents(graph), visit).run();
+    Walk(give_places(graph, {.within_documents = true}), visit).run();
 }
 
 // Invariant of devices (DeclaredAxes.*): Axes are as declared. An operator that is split as its rule declares

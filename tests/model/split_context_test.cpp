@@ -172,7 +172,8 @@ TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
 }
 
 TEST_P(SplitContextOf, MakesWhatOneRankMakesOfDocuments) {
-  expect_what_one_rank_makes(build_model(GetParam().architecture, {}, {}, Rounding::none, {}, true));
+  expect_what_one_rank_makes(
+      build_model(GetParam().architecture, {}, {}, Rounding::none, {}, {.within_documents = true}));
 }
 
 void SplitContextOf::expect_what_one_rank_makes(const Model& model) {
@@ -215,7 +216,7 @@ void SplitContextOf::expect_what_one_rank_makes(const Model& model) {
       bool saves, in_two;
     };
     std::vector<Case> cases = {{2, true, true}, {3, true, false}};
-    if (!model.within_documents)
+    if (!model.form.within_documents)
       cases.insert(cases.end(), {{2, false, false}, {4, false, true}, {4, true, false}});
     for (const auto& [count, saves, in_two] : cases) {
       SCOPED_TRACE(testing::Message() << model.units[u].name << " on " << count << " ranks"

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/rotary_row.h"
+#include "base/sequence_form.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/checkpoint/safetensors.h"
@@ -97,27 +98,25 @@ RunConfig config_of(const Golden& golden, DType precision) {
   return config;
 }
 
-/// Where the window's tokens stand in its documents, which the window's row of a golden's list has the
-/// lengths of.
-void fill_documents(const nlohmann::json& lengths, std::int64_t short_document,
-                    std::span<std::int32_t> places, std::span<std::int32_t> rotary_rows,
-                    std::span<std::int32_t> targets) {
-  std::size_t at = 0;
+/// Where the tokens of the window that begins `at` stand in its documents, which the window's row of a
+/// golden's list has the lengths of.
+void fill_documents(const nlohmann::json& lengths, const SequenceForm& form, const TokenPlaces& places,
+                    std::span<std::int32_t> targets, std::size_t at) {
   for (const std::int32_t length : lengths) {
     for (std::int32_t place = 0; place < length; ++place, ++at) {
-      places[at] = place;
-      rotary_rows[at] = rotary_row(place, length > short_document);
+      places.places[at] = place;
+      if (form.is_by_length()) places.rotary_rows[at] = rotary_row(place, length > form.short_length);
       if (place + 1 == length) targets[at] = kUntrained;
     }
   }
 }
 
 /// Windows in file order, as the goldens were made, whose dropout goes by the numbers of tokens.
-TrainingData data_of(const Golden& golden, const RunConfig& config, std::int64_t short_document) {
+TrainingData data_of(const Golden& golden, const RunConfig& config, const SequenceForm& form) {
   const auto window = static_cast<std::size_t>(config.data.sequence_length) + 1;
   TrainingData data;
-  data.training = [&golden, &config, window, short_document](std::int64_t step, std::int64_t microbatch,
-                                                             const MicrobatchData& arrays) {
+  data.training = [&golden, &config, window, form](std::int64_t step, std::int64_t microbatch,
+                                                   const MicrobatchData& arrays) {
     const auto tokens = arrays.array<std::int32_t>(0), targets = arrays.array<std::int32_t>(1);
     const std::int64_t first = step * config.train.batch + microbatch * config.train.microbatch;
     const auto third = arrays.array<std::int32_t>(2);  // places, or row keys
@@ -131,10 +130,8 @@ TrainingData data_of(const Golden& golden, const RunConfig& config, std::int64_t
         targets[at] = golden.tokens[index * window + t + 1];
       }
       if (!config.is_within_documents()) continue;
-      const std::size_t length = window - 1, own = static_cast<std::size_t>(i) * length;
-      fill_documents(golden.values["documents"][index % static_cast<std::size_t>(config.train.batch)],
-                     short_document, third.subspan(own, length),
-                     third.subspan(third.size() / 2 + own, length), targets.subspan(own, length));
+      fill_documents(golden.values["documents"][index % static_cast<std::size_t>(config.train.batch)], form,
+                     token_places(form, third), targets, static_cast<std::size_t>(i) * (window - 1));
     }
   };
   data.sampler = [](std::int64_t) { return nlohmann::json(); };
@@ -174,7 +171,7 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   };
   Trainer::Options options;
   if (config.plan.lanes == LaneMode::serial) options.observer = collect;
-  Trainer trainer(config, model, plan, device, data_of(golden, config, model.short_document), options);
+  Trainer trainer(config, model, plan, device, data_of(golden, config, model.form), options);
   TrainListener silent;
   outcome.result = trainer.train(std::atomic<bool>(false), silent);
   for (std::size_t u = 0; u < model.units.size(); ++u) {
