@@ -20,8 +20,12 @@
 # Programs: as bench/gpu.sh finds them.
 # Results, in OUT, kept up to date after each step: first.md (also the end of the output), first.json, logs.tar.gz, b15.pftrace.gz.
 # --dry needs no GPU: every step starts, and says what it could not do without one.
-# Variables: OUT (default: bench/history/first), SECONDS_LEFT (for all; default 555), HOST_MEMORY (GiB to use; default 100, since a
-# machine may be given more as it asks for it), DISK (folder on the disk to measure; default: that of TMPDIR), PYTHON, PYTORCH=no.
+# Variables:
+# - OUT: default bench/history/first.
+# - SECONDS_LEFT: for all; default 555.
+# - HOST_MEMORY: GiB to use; default 100, since a machine may be given more as it asks for it.
+# - DISK: folder on the disk to measure; default: that of TMPDIR.
+# - PYTHON, PYTORCH=no.
 # shellcheck disable=SC2317  # steps are called by name
 set -uo pipefail
 # shellcheck source=bench/steps.sh

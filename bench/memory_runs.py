@@ -40,8 +40,8 @@ def plan(strata, run):
 
 
 def train(strata, run, ranks):
-    """The report of a run that must succeed, with "rss_bytes": the largest resident memory that its processes had, from the first step's
-    end to the last one's, summed up ("training") and of each ("ranks"), and in all ("whole")."""
+    """The report of a run that must succeed. It gets "rss_bytes", the largest resident memory that its processes had: from the first
+    step's end to the last one's, as a sum ("training") and of each ("ranks"), and over the whole run ("whole")."""
     words, environment = mpirun.launch(ranks) if ranks > 1 else ([], os.environ)
     with tempfile.TemporaryDirectory() as folder:
         file, report = write(folder, run)

@@ -1,5 +1,6 @@
-"""Trains a model's folder with PyTorch or DeepSpeed on the CPU and prints, as one JSON line, the seconds of each step, the mean loss of
-each step, and the largest resident memory that each process had: one of the programs that bench/peers.py compares.
+"""Trains a model's folder with PyTorch or DeepSpeed on the CPU: one of the programs that bench/peers.py compares.
+
+Prints one JSON line with the seconds and the mean loss of each step, and the largest resident memory that each process had.
 
     .venv/bin/python -m torch.distributed.run --standalone --nproc-per-node 2 bench/pytorch_peer.py --model FOLDER --tokens FILE --way fsdp
 """

@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// Operations of a transfer in flight on each disk. By measurement: bench/results.
+/// Operations of a transfer in flight on each disk. By measurement: bench/history.
 constexpr int kDepthPerDisk = 16;
 
 /// Bytes per second.

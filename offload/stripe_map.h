@@ -10,7 +10,7 @@
 namespace strata {
 
 /// What one operation moves, and what goes to one file before the next has its turn. By measurement:
-/// bench/results.
+/// bench/history.
 constexpr Bytes kStoreBlock = 2 * MiB;
 
 /// Bytes of the store that lie together in one file.
