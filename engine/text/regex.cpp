@@ -4,14 +4,12 @@
 #define ONIG_ESCAPE_UCHAR_COLLISION  // UChar is ICU's
 #include <oniguruma.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <ctime>
 #include <mutex>
 #include <stdexcept>
 
 #include "base/error.h"
 #include "engine/text/regex_properties.h"
+#include "engine/text/regex_steps.h"
 #include "engine/text/utf8.h"
 
 namespace strata::text {
@@ -30,17 +28,20 @@ std::string onig_reason(int status, OnigErrorInfo* info = nullptr) {
 void initialize_once() {
   static std::once_flag once;
   std::call_once(once, [] {
-    OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
+    OnigEncoding encodings[] = {counting_utf8()};
     onig_initialize(encodings, 1);
     define_regex_properties();
   });
 }
 
+/// Places to step back to that one attempt may have: what they take is about 400 MB.
+constexpr unsigned int kMostPlaces = 10'000'000;
+
 /// Where a match lies, and how often an attempt may step back; kept per thread, since they allocate.
 struct Attempt {
   OnigRegion* region = onig_region_new();
   OnigMatchParam* param = onig_new_match_param();
-  Attempt() = default;
+  Attempt() { onig_set_match_stack_limit_size_of_match_param(param, kMostPlaces); }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
   ~Attempt() {
@@ -49,58 +50,9 @@ struct Attempt {
   }
 };
 
-double thread_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+bool meets_limit(int status) {
+  return status == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER || status == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER;
 }
-
-/// Ends what would take for ever. Oniguruma counts only its steps back, and each of them may look at the
-/// whole text. It cannot be interrupted. So an attempt may step back a little first, then four times more,
-/// and so on, and in between this thread's time is looked at. Real tokenizers take a hundredth of it.
-class Effort {
- public:
-  explicit Effort(std::size_t bytes) : bytes_(bytes) {}
-
-  /// What `attempt()` returns with a limit that is not met, if there is one.
-  template <typename Try>
-  int within_limits(OnigMatchParam* param, const Try& attempt) {
-    for (unsigned long limit = kFirstLimit;; limit = std::min(4 * limit, kLastLimit)) {
-      onig_set_retry_limit_in_match_of_match_param(param, limit);
-      onig_set_retry_limit_in_search_of_match_param(param, limit);
-      const int status = attempt();
-      const bool is_met =
-          status == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER || status == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER;
-      if (!is_met || limit == kLastLimit) return status;
-      check_time();
-    }
-  }
-
-  /// To be called for each match. Throws ConfigError.
-  void count_match() {
-    if (++matches_ % kMatchesBetweenLooks == 0) check_time();
-  }
-
- private:
-  static constexpr unsigned long kFirstLimit = 2'000, kLastLimit = 10'000'000;  // Oniguruma's own
-  static constexpr std::int64_t kMatchesBetweenLooks = 64;
-  static constexpr double kSeconds = 0.3, kSecondsOfAByte = 3e-6;
-
-  void check_time() {
-    const double now = thread_seconds();
-    if (begin_ < 0) begin_ = now;
-    const double most = kSeconds + kSecondsOfAByte * static_cast<double>(bytes_);
-    if (now - begin_ <= most) return;
-    throw ConfigError(fmt::format(
-        "a regular expression of the tokenizer takes more than {:.1f} s for a text of {} bytes: cut the "
-        "text, or take another tokenizer",
-        most, bytes_));
-  }
-
-  std::size_t bytes_;
-  std::int64_t matches_ = 0;
-  double begin_ = -1;  ///< seconds of the first look; negative: none yet
-};
 
 }  // namespace
 
@@ -113,28 +65,37 @@ Regex::Regex(std::string_view pattern) {
   OnigRegex regex = nullptr;
   OnigErrorInfo info{};
   const OnigUChar* begin = bytes(pattern.data());
-  const int status = onig_new(&regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+  const int status = onig_new(&regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, counting_utf8(),
                               ONIG_SYNTAX_DEFAULT, &info);
   if (status != ONIG_NORMAL) throw std::invalid_argument(onig_reason(status, &info));
   regex_ = std::shared_ptr<re_pattern_buffer>(regex, Free());
+  loops_ = find_uncounted_loops(pattern);
 }
 
 void Regex::for_each_match(std::string_view text,
                            const std::function<void(std::size_t, std::size_t)>& use) const {
   thread_local const Attempt found;
-  Effort effort(text.size());
+  RegexSteps steps(text, loops_);
+  const auto limited = [&](const auto& call) {
+    const auto with_limit = [&](unsigned long limit) {
+      onig_set_retry_limit_in_match_of_match_param(found.param, limit);
+      onig_set_retry_limit_in_search_of_match_param(found.param, limit);
+      return call();
+    };
+    return steps.within_limits(with_limit, meets_limit);
+  };
   const OnigUChar* begin = bytes(text.data());
   const OnigUChar* end = begin + text.size();
   std::size_t last_end = text.size() + 1;  // of the match before; none yet
   for (std::size_t i = 0; i <= text.size();) {
-    effort.count_match();
+    steps.begin_at(i);
     // Patterns that split text match where the match before ends, mostly; then no search is needed.
     const OnigUChar* at = begin + i;
-    int status = effort.within_limits(found.param, [&] {
+    int status = limited([&] {
       return onig_match_with_param(regex_.get(), begin, end, at, found.region, ONIG_OPTION_NONE, found.param);
     });
     if (status == ONIG_MISMATCH) {
-      status = effort.within_limits(found.param, [&] {
+      status = limited([&] {
         return onig_search_with_param(regex_.get(), begin, end, at, end, found.region, ONIG_OPTION_NONE,
                                       found.param);
       });

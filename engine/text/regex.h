@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/text/regex_steps.h"
+
 struct re_pattern_buffer;  // Oniguruma's regex_t
 
 namespace strata::text {
@@ -17,7 +19,8 @@ class Regex {
   explicit Regex(std::string_view pattern);
 
   /// Calls `use(begin, end)` for each match, leftmost first; an empty match right behind another is none.
-  /// Throws ConfigError if Oniguruma gives a text up. REQUIRES: valid UTF-8.
+  /// Throws ConfigError if Oniguruma gives a text up, or takes more than 200 steps a byte and
+  /// 20 million: these are counted, so they are the same on every machine. REQUIRES: valid UTF-8.
   void for_each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& use) const;
 
  private:
@@ -25,6 +28,7 @@ class Regex {
     void operator()(re_pattern_buffer* regex) const;
   };
   std::shared_ptr<re_pattern_buffer> regex_;
+  UncountedLoops loops_;
 };
 
 }  // namespace strata::text
