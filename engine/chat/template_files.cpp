@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/excerpt.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "engine/text/json_field.h"
@@ -38,7 +39,8 @@ void read_config_templates(const JsonField& config, const std::string& file, Tem
     field->refuse("a template, or a list of templates with names, is expected here");
   for (const JsonField& each : field->elements()) {
     const std::string name = each.at("name").text();
-    files.templates[name] = {fmt::format("{}: chat_template '{}'", file, name), each.at("template").text()};
+    files.templates[name] = {fmt::format("{}: chat_template '{}'", file, excerpt(name)),
+                             each.at("template").text()};
   }
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/bytes.h"
+#include "base/excerpt.h"
 #include "base/json_text.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
@@ -82,9 +83,11 @@ void HfFolder::open_files(const Model& model) {
   std::set<std::string> names;
   for (const auto& item : weight_map->items()) {
     const nlohmann::json& value = item.value();
-    if (!value.is_string() || fs::path(value.get<std::string>()).filename() != value.get<std::string>()) {
+    constexpr std::size_t kLongestName = 255;  // of Linux's file systems
+    if (!value.is_string() || value.get_ref<const std::string&>().size() > kLongestName ||
+        fs::path(value.get<std::string>()).filename() != value.get<std::string>()) {
       refuse(index, fmt::format("the file of {} is {}; expected a name in the same folder", item.key(),
-                                value.dump()));
+                                json_excerpt(value)));
     }
     names.insert(value.get<std::string>());
   }

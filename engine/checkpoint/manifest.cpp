@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/excerpt.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_reason.h"
@@ -109,7 +110,7 @@ UpdateRule rule_in(const nlohmann::json& json, const fs::path& path) {
   for (const UpdateRule rule : kUpdateRules) {
     if (name_of(rule) == name) return rule;
   }
-  report_damage(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", name));
+  report_damage(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", excerpt(name)));
 }
 
 RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path& path) {
@@ -120,7 +121,7 @@ RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path&
   const auto& words = Words<AdapterType>::list;
   const auto word = std::ranges::find(words, type);
   if (word == words.end())
-    report_damage(path, fmt::format("the manifest is malformed (adapter is \"{}\")", type));
+    report_damage(path, fmt::format("the manifest is malformed (adapter is \"{}\")", excerpt(type)));
   adapter.type = static_cast<AdapterType>(word - words.begin());
   adapter.rank = found->at("rank");
   adapter.alpha = found->at("alpha");
@@ -144,7 +145,7 @@ std::optional<Manifest::Base> base_in(const nlohmann::json& json, const fs::path
     base.frozen_as =
         word == words.end() ? ParameterFormat::precision : static_cast<ParameterFormat>(word - words.begin());
     if (!has_blocks(base.frozen_as))
-      report_damage(path, fmt::format("the manifest is malformed (frozen_as is {})", format->dump()));
+      report_damage(path, fmt::format("the manifest is malformed (frozen_as is {})", json_excerpt(*format)));
   }
   return base;
 }
@@ -153,16 +154,16 @@ std::optional<Manifest::Base> base_in(const nlohmann::json& json, const fs::path
 Precision precision_in(const nlohmann::json& json, const fs::path& path) {
   const std::string name = json.value("precision", std::string(name_of(DType::bf16)));
   if (const std::optional<Precision> precision = precision_named(name)) return *precision;
-  report_damage(path, fmt::format("the manifest is malformed (precision is \"{}\")", name));
+  report_damage(path, fmt::format("the manifest is malformed (precision is \"{}\")", excerpt(name)));
 }
 
 Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   const std::int64_t version = json.value("version", 0);
   if (json.value("format", "") != kFormat || version < kOldestVersion || version > kVersion) {
-    throw UnknownVersionError(
-        fmt::format("{}: version {} of \"{}\" is not one this program reads ({} to {} of \"{}\"); use the "
-                    "program that saved it or another checkpoint.path",
-                    path.string(), version, json.value("format", ""), kOldestVersion, kVersion, kFormat));
+    throw UnknownVersionError(fmt::format(
+        "{}: version {} of \"{}\" is not one this program reads ({} to {} of \"{}\"); use the "
+        "program that saved it or another checkpoint.path",
+        path.string(), version, excerpt(json.value("format", "")), kOldestVersion, kVersion, kFormat));
   }
   Manifest manifest;
   manifest.generation = json.at("generation");
@@ -190,7 +191,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.companions = json.value("companions", manifest.companions);
   for (const auto& [name, file] : manifest.files) {
     if (fs::path(name).filename() != name)
-      report_damage(path, fmt::format("{} is not a file of this folder", name));
+      report_damage(path, fmt::format("{} is not a file of this folder", excerpt(name)));
   }
   return manifest;
 }
@@ -249,7 +250,8 @@ std::string difference(const Architecture& stored, const Architecture& expected)
   for (const auto& [key, value] : b.items()) {
     if (key == "initializer_range" || key == "max_position_embeddings") continue;
     if (!a.contains(key) || a.at(key) != value)
-      parts.push_back(fmt::format("{} {} vs {}", key, a.value(key, nlohmann::json()).dump(), value.dump()));
+      parts.push_back(
+          fmt::format("{} {} vs {}", key, json_excerpt(a.value(key, nlohmann::json())), json_excerpt(value)));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/excerpt.h"
 #include "base/json_text.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/config/words.h"
@@ -77,7 +78,7 @@ void check_initialization(const fs::path& path, const nlohmann::json& config) {
   throw ConfigError(fmt::format(
       "{}: init_lora_weights is {}, by which PEFT changes the model's own weights, too; save the adapters "
       "as plain LoRA with PEFT (path_initial_model_for_weight_conversion of its save_pretrained)",
-      path.string(), way.dump()));
+      path.string(), json_excerpt(way)));
 }
 
 /// A key that nobody knows may change what the tensors mean, unless it says nothing.
@@ -89,7 +90,7 @@ void refuse_unknown_keys(const fs::path& path, const nlohmann::json& config) {
       throw ConfigError(
           fmt::format("{}: {} is {}, and adapters with that are not read; remove the key if it "
                       "changes nothing",
-                      path.string(), key, value.dump()));
+                      path.string(), key, json_excerpt(value)));
   }
 }
 
@@ -102,7 +103,7 @@ void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter
     throw ConfigError(
         fmt::format("{}: {} is {}, and this run's adapters have {}; change the run file's "
                     "adapter section or adapter.path",
-                    path.string(), key, found.dump(), wanted.dump()));
+                    path.string(), key, json_excerpt(found), wanted.dump()));
   };
   expect("peft_type", "LORA", nullptr);
   expect("r", adapter.rank, 8);
@@ -202,7 +203,7 @@ std::string dropout_warning(const RunConfig::AdapterSection& adapter) {
   const nlohmann::json asked = read_json_object(path).value("lora_dropout", nlohmann::json(0));
   if (!asked.is_number() || asked.get<double>() == adapter.dropout) return "";
   return fmt::format("{}: lora_dropout is {}, and this run drops what adapter.dropout says, {}",
-                     path.string(), asked.dump(), adapter.dropout);
+                     path.string(), json_excerpt(asked), adapter.dropout);
 }
 
 void save_peft_folder(const fs::path& folder, const Model& model, const ReadParameters& read,

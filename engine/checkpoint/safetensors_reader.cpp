@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "base/excerpt.h"
 #include "base/json_text.h"
 #include "base/lfs_pointer.h"
 #include "engine/checkpoint/refusals.h"
@@ -93,7 +94,7 @@ StoredTensor parse_tensor(const FileReader& file, const std::string& name, const
   tensor.dtype = entry["dtype"].get<std::string>();
   tensor.shape = *shape;
   const auto element = bytes_per_element(tensor.dtype);
-  if (!element) malformed(fmt::format("the unknown dtype {}", tensor.dtype));
+  if (!element) malformed(fmt::format("the unknown dtype {}", excerpt(tensor.dtype)));
   const auto bytes = checked_bytes(tensor.shape, *element);
   tensor.bytes = (*offsets)[1] - (*offsets)[0];
   if (bytes != tensor.bytes) {

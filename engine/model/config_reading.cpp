@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/excerpt.h"
 #include "engine/model/rotary.h"
 
 namespace strata {
@@ -128,8 +129,8 @@ std::int64_t integer_by_either_name(JsonReader& reader, const std::string& key, 
   const bool has_key = reader.has(key) || reader.is_null(key);
   const bool has_other = reader.has(other) || reader.is_null(other);
   if (has_key && has_other && reader.at(key) != reader.at(other)) {
-    reader.refuse(
-        key, fmt::format("but {}, its other name, is {}; keep one of them", other, reader.at(other).dump()));
+    reader.refuse(key, fmt::format("but {}, its other name, is {}; keep one of them", other,
+                                   json_excerpt(reader.at(other))));
   }
   return reader.integer(has_other && !has_key ? other : key, fallback, minimum, maximum);
 }

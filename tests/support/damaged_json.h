@@ -1,10 +1,18 @@
 // Damage to the JSON of files that anybody may have written: each value replaced by one of another kind.
 #pragma once
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "base/error.h"
 
 namespace strata::test {
 
@@ -62,6 +70,34 @@ inline nlohmann::json damaged(nlohmann::json file, std::mt19937& random) {
     }
   }
   return file;
+}
+
+/// Calls `read` with `count` damaged forms of the file, or STRATA_TEST_DAMAGED times as many. Each must be
+/// read, or refused in a short sentence that names the file, within 1 GiB. Anything but a ConfigError ends
+/// the test.
+inline void expect_read_or_refused(const nlohmann::json& file, const std::string& name, std::uint32_t seed,
+                                   int count, const std::function<void(const nlohmann::json&)>& read) {
+  const auto most_kib = [] {
+    rusage use{};
+    ::getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+  };
+  const char* const more = std::getenv("STRATA_TEST_DAMAGED");  // NOLINT(concurrency-mt-unsafe)
+  std::mt19937 random(seed);
+  for (int i = 0; i < count * (more != nullptr ? std::atoi(more) : 1); ++i) {
+    const nlohmann::json one = damaged(file, random);
+    const long before = most_kib();
+    SCOPED_TRACE(one.dump().substr(0, 4000));
+    try {
+      read(one);
+    } catch (const ConfigError& error) {
+      const std::string told = error.what();
+      EXPECT_THAT(told, ::testing::HasSubstr(name));
+      EXPECT_THAT(told, ::testing::Not(::testing::HasSubstr("json.exception")));
+      EXPECT_LT(told.size(), 2000U) << told.substr(0, 200);
+    }
+    EXPECT_LT(most_kib() - before, 1 << 20);
+  }
 }
 
 }  // namespace strata::test
