@@ -11,14 +11,14 @@
 namespace strata {
 namespace {
 
-std::string place(std::string_view text, std::size_t byte, const JsonPlace& where) {
+std::string place(std::string_view text, std::size_t byte, const JsonLocation& where) {
   const std::string_view before = text.substr(0, byte);
   const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
   return fmt::format("{}:{}:{}", where.file, where.line + std::ranges::count(before, '\n'),
                      byte - line_start + 1);
 }
 
-void check_size(std::int64_t bytes, const JsonPlace& where, const JsonBudget& budget) {
+void check_size(std::int64_t bytes, const JsonLocation& where, const JsonBudget& budget) {
   if (bytes <= budget.bytes) return;
   throw ConfigError(fmt::format("{}{}: {} bytes are more JSON than the {} that are read", where.file,
                                 where.line == 1 ? "" : fmt::format(":{}", where.line), bytes, budget.bytes));
@@ -32,7 +32,7 @@ std::size_t end_of_text(std::string_view text, std::size_t quote) {
 }
 
 /// The parser takes a zero byte for the end of the text.
-void check_whole(std::string_view text, const JsonPlace& where) {
+void check_whole(std::string_view text, const JsonLocation& where) {
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
     throw ConfigError(
         fmt::format("{}: this is not valid JSON: there is a zero byte", place(text, zero, where)));
@@ -40,7 +40,7 @@ void check_whole(std::string_view text, const JsonPlace& where) {
 
 /// Looks at brackets, commas and quotes only. That is right up to the first error of syntax, behind which
 /// nothing is built.
-void check_budget(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
+void check_budget(std::string_view text, const JsonLocation& where, const JsonBudget& budget) {
   std::int64_t depth = 0, values = 1;
   for (std::size_t i = 0; i < text.size();) {
     const char character = text[i];
@@ -77,7 +77,7 @@ std::string reason(const nlohmann::json::parse_error& error) {
 }
 
 template <typename Json>
-Json parse_as(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
+Json parse_as(std::string_view text, const JsonLocation& where, const JsonBudget& budget) {
   if (is_lfs_pointer(text)) throw ConfigError(fmt::format("{}: {}", where.file, kLfsAdvice));
   check_size(static_cast<std::int64_t>(text.size()), where, budget);
   check_budget(text, where, budget);
@@ -96,11 +96,11 @@ Json parse_as(std::string_view text, const JsonPlace& where, const JsonBudget& b
 
 }  // namespace
 
-nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
+nlohmann::json parse_json(std::string_view text, const JsonLocation& where, const JsonBudget& budget) {
   return parse_as<nlohmann::json>(text, where, budget);
 }
 
-nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonPlace& where,
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLocation& where,
                                           const JsonBudget& budget) {
   return parse_as<nlohmann::ordered_json>(text, where, budget);
 }

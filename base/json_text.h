@@ -19,21 +19,21 @@ struct JsonBudget {
 };
 
 /// Where a text comes from: a file, from its first line on or from another.
-struct JsonPlace {
+struct JsonLocation {
   // A name alone is a place.
-  JsonPlace(std::string file, std::int64_t line = 1)  // NOLINT(google-explicit-constructor)
+  JsonLocation(std::string file, std::int64_t line = 1)  // NOLINT(google-explicit-constructor)
       : file(std::move(file)), line(line) {}
-  JsonPlace(const char* file) : JsonPlace(std::string(file)) {}  // NOLINT(google-explicit-constructor)
+  JsonLocation(const char* file) : JsonLocation(std::string(file)) {}  // NOLINT(google-explicit-constructor)
 
   std::string file;
   std::int64_t line;
 };
 
 /// Throws ConfigError with the file, line and column if the text is not JSON or exceeds the budget.
-nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget = {});
+nlohmann::json parse_json(std::string_view text, const JsonLocation& where, const JsonBudget& budget = {});
 
 /// Parses JSON whose maps keep the order of their keys. Throws ConfigError as parse_json() does.
-nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonPlace& where,
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLocation& where,
                                           const JsonBudget& budget = {});
 
 /// The file's one JSON object. Throws ConfigError as parse_json() does, and if the file holds no object;

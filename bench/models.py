@@ -151,7 +151,7 @@ def print_plans(strata, slow, rates):
     for count in strata.arguments.models:
         plan = strata.run("plan", together(strata.arguments, slow, count))
         computing = plan["flops"]["executed"] / flops
-        order = next(order["name"] for order in plan["orders"] if order["chosen"])
+        order = next(order["name"] for order in plan["turn_sequences"] if order["chosen"])
         print(f"| {count} | {computing:.2f} | {plan['round_seconds']:.2f} | {plan['round_seconds'] / computing:.2f} | {order} "
               f"| {text_of_shares(link_shares(plan['traffic'], rates, computing, 'planned_bytes'))} |", flush=True)
 

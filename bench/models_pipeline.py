@@ -38,7 +38,7 @@ def planned(run):
         file.write_text(json.dumps(run))
         command = [ROOT / "build/strata", "plan", file, "--json", "-"]
         report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return 1 - report["computing_share"], next(order["name"] for order in report["orders"] if order["chosen"])
+    return 1 - report["computing_share"], next(order["name"] for order in report["turn_sequences"] if order["chosen"])
 
 
 def main():

@@ -114,14 +114,14 @@ void require_one_plan(const std::vector<Plan>& plans, Communicator* world) {
 void require_one_plan(const std::vector<JointPlan>& plans, Communicator* world) {
   if (world == nullptr) return;
   Facts facts;
-  for (std::size_t role = 0; role < plans.size(); ++role) {
-    const JointPlan& plan = plans[role];
-    const std::string of_role = plans.size() > 1 ? fmt::format(" of role {}", role) : "";
+  for (std::size_t stage_set = 0; stage_set < plans.size(); ++stage_set) {
+    const JointPlan& plan = plans[stage_set];
+    const std::string of_stage_set = plans.size() > 1 ? fmt::format(" of stage set {}", stage_set) : "";
     for (const Tier tier : kTiers)
-      facts.emplace_back(fmt::format("planned bytes of the tier {}{}", name_of(tier), of_role),
+      facts.emplace_back(fmt::format("planned bytes of the tier {}{}", name_of(tier), of_stage_set),
                          fmt::format("{}", plan.arena_bytes(tier)));
-    facts.emplace_back("a hash of the training program" + of_role, hash_of(plan.training.program));
-    add_interludes(facts, plan.interludes, of_role);
+    facts.emplace_back("a hash of the training program" + of_stage_set, hash_of(plan.training.program));
+    add_interludes(facts, plan.interludes, of_stage_set);
   }
   require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }

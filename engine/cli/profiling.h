@@ -17,9 +17,9 @@ namespace strata {
 
 struct RecordedStep;
 
-/// Simulates a machine of these rates: one rank of each stage, or of each role of several models. A step's
-/// seconds and bound are those that strata plan and explain print by the same rates. REQUIRES: the plans
-/// outlive the profiles.
+/// Simulates a machine of these rates: one rank of each stage, or of each stage set of several models. A
+/// step's seconds and bound are those that strata plan and explain print by the same rates. REQUIRES: the
+/// plans outlive the profiles.
 std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const RunConfig& config,
                                      const Model& model, const MachineRates& rates);
 std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,

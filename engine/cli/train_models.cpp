@@ -161,7 +161,7 @@ class ModelsTraining {
   }
 
   const JointPlan& of_this_rank(const std::vector<JointPlan>& plans) const {
-    return plans[planner_->role_of(job_.rank())];
+    return plans[planner_->stage_set_of(job_.rank())];
   }
 
   void store_record() {
@@ -462,7 +462,7 @@ class ModelsTraining {
   std::optional<ProductRate> product_rate_;  ///< as models' curves count by it
   std::optional<JointPlanner> planner_;
   EarlyStep recorded_;                        ///< of the first plan, if a profile is asked for
-  std::deque<std::vector<JointPlan>> plans_;  ///< one after another, each by role
+  std::deque<std::vector<JointPlan>> plans_;  ///< one after another, each by stage set
   std::optional<ModelsTable> table_;
   double seconds_ = 0;
 };

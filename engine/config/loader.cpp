@@ -48,7 +48,7 @@ Layer override_layer(const std::string& text) {
   const Source source{"--set " + text, true};
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) fail(source.name, "expected section.key=value");
-  return {Level::command, source, text.substr(0, equals), parse_yaml(text.substr(equals + 1), source).root,
+  return {Origin::command, source, text.substr(0, equals), parse_yaml(text.substr(equals + 1), source).root,
           YAML::Mark::null_mark()};
 }
 
@@ -99,9 +99,9 @@ void Loader::apply_section(const std::string& path, const YAML::Node& node, cons
 
 void Loader::apply_to_run(const RunKey& key, const YAML::Node& node, const std::string& place,
                           const Layer& layer) {
-  if (layer.level == Level::file)
+  if (layer.origin == Origin::file)
     fail(place, fmt::format("{}: a run file that another one names has one model", key.path));
-  if (layer.level != Level::run && layer.level != Level::command)
+  if (layer.origin != Origin::run && layer.origin != Origin::command)
     fail(place, fmt::format("{0} is the run's: give it beside models or sweep, not in one", key.path));
   set_at(place, key.path, [&] { key.set(sections_, node); });
   given_to_run_.push_back({key.path, place, layer.source});
@@ -111,17 +111,17 @@ template <typename Setter>
 void Loader::set(const Key& key, const std::string& path, const std::string& place, const Layer& layer,
                  const Setter& setter) {
   const bool of_run = is_of_run(key.path);
-  if (of_run && layer.level == Level::entry)
+  if (of_run && layer.origin == Origin::entry)
     fail(place, fmt::format("{} is the run's: give it beside models:, not in one", path));
-  if (of_run && layer.level == Level::sweep)
+  if (of_run && layer.origin == Origin::sweep)
     fail(place, fmt::format("{} is the run's: give it beside sweep:, not in it", path));
-  const bool kept = of_run ? layer.level != Level::file : !layer.only_of_run;
+  const bool kept = of_run ? layer.origin != Origin::file : !layer.only_of_run;
   set_at(place, key.path, [&] {
     if (kept) return setter(config_);
     RunConfig ignored;
     setter(ignored);
   });
-  if (kept) given_.push_back({key.path, path, place, layer.level});
+  if (kept) given_.push_back({key.path, path, place, layer.origin});
 }
 
 const GivenToRun* Loader::find_of_run(const std::string& path) const {
@@ -176,7 +176,7 @@ std::string Loader::place_of(const Key& key) const {
   const Given* blamed = find(key.path);
   for (const std::string& path : key.related) {
     const Given* given = find(path);
-    if (given != nullptr && (blamed == nullptr || given->level > blamed->level)) blamed = given;
+    if (given != nullptr && (blamed == nullptr || given->origin > blamed->origin)) blamed = given;
   }
   return blamed == nullptr ? place_ : blamed->place;
 }

@@ -19,10 +19,10 @@ namespace strata {
 
 /// Who gives a value, the later over the earlier: the run file, one that `run` names, an entry of `models`, a
 /// value of `sweep`, a --set.
-enum class Level : std::uint8_t { run, file, entry, sweep, command };
+enum class Origin : std::uint8_t { run, file, entry, sweep, command };
 
 struct Layer {
-  Level level;
+  Origin origin;
   Source source;
   std::string path;  ///< of the key or section that `node` is; empty: of the whole file
   YAML::Node node;
@@ -39,7 +39,7 @@ struct Given {
   std::string key;   ///< "model.config"
   std::string path;  ///< "model.config.n_layer"
   std::string place;
-  Level level;
+  Origin origin;
 };
 /// The last that gave the key; null: nobody.
 const Given* last_given(const std::vector<Given>& given, const std::string& key);

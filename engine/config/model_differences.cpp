@@ -108,14 +108,14 @@ class Differences {
     std::map<std::string, std::size_t> given;
     for (std::size_t i = 0; i < models.size(); ++i) {
       for (const Given& key : models[i].given) {
-        if (key.level == Level::run || key.level == Level::command) continue;
+        if (key.origin == Origin::run || key.origin == Origin::command) continue;
         for_each_path_of(key, values_[i],
                          [&](const std::string& path) { given.emplace(path, given.size()); });
       }
     }
     for (const Key& key : config_keys()) {
       for (const Values& values : values_)
-        for_each_path_of({key.path, key.path, "", Level::run}, values,
+        for_each_path_of({key.path, key.path, "", Origin::run}, values,
                          [&](const std::string& path) { given.emplace(path, given.size()); });
     }
     for (const Values& values : values_) {

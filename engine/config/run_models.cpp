@@ -75,7 +75,7 @@ class Models {
   void refuse_set_of_swept() const {
     for (const Given& given : run_.given()) {
       for (const SweptKey& key : sweep_) {
-        if (given.level == Level::command && overlap(given.path, key.path)) {
+        if (given.origin == Origin::command && overlap(given.path, key.path)) {
           fail(given.place, fmt::format("{} is swept ({}), and a --set would give all its models one value",
                                         key.path, key.place));
         }
@@ -126,7 +126,7 @@ class Models {
     loader.blame(run.value_or(place));
     if (run) loader.apply(layer_of_file(*run, place));
     if (node.IsMap()) {
-      const Layer entry{Level::entry, source, "", node, node.Mark(), false, {"name", "run"}};
+      const Layer entry{Origin::entry, source, "", node, node.Mark(), false, {"name", "run"}};
       loader.apply(entry);
     }
     refuse_swept_in_entry(loader);
@@ -155,13 +155,13 @@ class Models {
     const Source source{path};
     const Document document = parse_yaml(text, source);
     count_bytes(text.size() + static_cast<std::size_t>(document.values));
-    return {Level::file, source, "", document.root, document.root.Mark()};
+    return {Origin::file, source, "", document.root, document.root.Mark()};
   }
 
   void refuse_swept_in_entry(const Loader& loader) const {
     for (const Given& given : loader.given()) {
       for (const SweptKey& key : sweep_) {
-        if (given.level == Level::entry && is_within(given.path, key.path))
+        if (given.origin == Origin::entry && is_within(given.path, key.path))
           fail(given.place, fmt::format("{} is swept ({}), so no entry can give it", key.path, key.place));
       }
     }
@@ -177,7 +177,7 @@ class Models {
     for (const Layer& command : commands_) loader.apply(command);
     const auto has_own = [&](const std::string& key) {
       const Given* given = loader.find(key);
-      return given != nullptr && given->level != Level::run && given->level != Level::command;
+      return given != nullptr && given->origin != Origin::run && given->origin != Origin::command;
     };
     const RunConfig& of_run = run_.config();
     RunConfig& config = loader.config();
@@ -223,7 +223,7 @@ RunModels parse_run_models(std::string_view text, const std::string& name,
                            const ReadRunFile& read) {
   const Source source{name};
   const YAML::Node root = parse_yaml(std::string(text), source).root;
-  const Layer file{Level::run, source, "", root, root.Mark()};
+  const Layer file{Origin::run, source, "", root, root.Mark()};
   Loader run(name, ranks);
   run.apply(file);
   std::vector<Layer> commands;

@@ -63,7 +63,7 @@ class SweepReader {
     SweptKey key{path, place, {}};
     key.values.reserve(values.size());
     for (const YAML::Node& value : values)
-      key.values.push_back({value_in_name(value), {Level::sweep, source_, path, value, value.Mark()}});
+      key.values.push_back({value_in_name(value), {Origin::sweep, source_, path, value, value.Mark()}});
     keys_.push_back(std::move(key));
   }
 

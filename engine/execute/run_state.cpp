@@ -21,7 +21,7 @@ namespace {
 
 /// The values of a piece among those of all that a rank has; of the last one less, if it ends in padding.
 template <typename Value>
-std::span<Value> part_of(const StatePlace& place, std::span<Value> values) {
+std::span<Value> part_of(const StateEntry& place, std::span<Value> values) {
   if (place.piece.is_all()) return values;
   const auto first = std::min(static_cast<std::size_t>(place.piece.first), values.size());
   return values.subspan(first, std::min(static_cast<std::size_t>(place.piece.count), values.size() - first));
@@ -67,7 +67,7 @@ RunState::RunState(const Plan& plan, const Model& model, RunMemory& memory, Devi
       copy_(device.make_stream(), watchdog_seconds) {}
 
 bool RunState::UnitPlaces::is_empty() const {
-  return copies.empty() && std::ranges::all_of(pieces, &std::vector<StatePlace>::empty);
+  return copies.empty() && std::ranges::all_of(pieces, &std::vector<StateEntry>::empty);
 }
 
 std::vector<BufferId> RunState::find_instances(const Program& program) {
@@ -86,7 +86,7 @@ std::vector<BufferId> RunState::find_instances(const Program& program) {
 
 std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) {
   std::vector<UnitPlaces> result(program.units.size());
-  for (const StatePlace& place : program.state) {
+  for (const StateEntry& place : program.state) {
     if (place.unit < 0) continue;
     UnitPlaces& unit = result[static_cast<std::size_t>(place.unit)];
     switch (place.part) {
@@ -107,18 +107,18 @@ std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) 
   return result;
 }
 
-const StatePlace* RunState::find_place(StatePart part) const {
-  const std::vector<StatePlace>& state = plan_.training.program.state;
-  const auto found = std::ranges::find(state, part, &StatePlace::part);
+const StateEntry* RunState::find_place(StatePart part) const {
+  const std::vector<StateEntry>& state = plan_.training.program.state;
+  const auto found = std::ranges::find(state, part, &StateEntry::part);
   return found == state.end() ? nullptr : &*found;
 }
 
 /// The parameter's place that updates write: it has this rank's part.
 BufferId RunState::high_halves(std::size_t unit) const {
-  const std::vector<StatePlace>& copies = places_[unit].copies;
+  const std::vector<StateEntry>& copies = places_[unit].copies;
   return std::ranges::find_if(
              copies,
-             [](const StatePlace& copy) { return !copy.is_whole && copy.type != ElementType::packed; })
+             [](const StateEntry& copy) { return !copy.is_whole && copy.type != ElementType::packed; })
       ->buffer;
 }
 
@@ -178,7 +178,7 @@ FlatRange RunState::saved(std::size_t unit, Flat flat) const {
 
 FlatRange RunState::loaded(std::size_t unit, StateKind kind) const {
   const bool is_needed_whole =
-      kind == StateKind::master && std::ranges::any_of(places_[unit].copies, &StatePlace::is_whole);
+      kind == StateKind::master && std::ranges::any_of(places_[unit].copies, &StateEntry::is_whole);
   return is_needed_whole ? whole(model_.units[unit]) : held(unit, flat_of(kind));
 }
 
@@ -192,7 +192,7 @@ std::span<float> RunState::values_of(std::int64_t elements) {
 std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
   const FlatRange range = saved(unit, flat_of(kind)), mine = held(unit, flat_of(kind));
   const std::span<float> values = values_of(mine.count);
-  const std::span<const StatePlace> places = places_[unit].of(kind);
+  const std::span<const StateEntry> places = places_[unit].of(kind);
   const bool is_split = stored_as(places.front().type) == StoredAs::split_masters;
   const auto* high =
       is_split ? reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data())
@@ -200,7 +200,7 @@ std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
   // What a piece is staged in may be where the parameter was, so its halves wait among the values.
   if (is_split)
     std::transform(high, high + mine.count, values.begin(), [](bfloat16 half) { return float(half); });
-  for (const StatePlace& place : places) {
+  for (const StateEntry& place : places) {
     const std::span<float> part = part_of(place, values);
     StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
     if (is_split) {
@@ -216,7 +216,7 @@ std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
 }
 
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
-  const StatePlace& place = places_[unit].of(kind).front();
+  const StateEntry& place = places_[unit].of(kind).front();
   if (!place.piece.is_all()) return read_pieces(unit, kind);
   StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
   // On the nvme tier both halves are staged where one update has them, so that neither is in the other's
@@ -253,7 +253,7 @@ std::size_t RunState::packed_part(const Packing& packing) const {
 }
 
 template <typename Stored, typename Convert>
-void RunState::store_packed(const StatePlace& place, Flat flat, std::span<const float> values,
+void RunState::store_packed(const StateEntry& place, Flat flat, std::span<const float> values,
                             const Convert& convert, const ReadTensor& read_tensor) {
   const Packing packing = packing_of(static_cast<std::size_t>(place.unit), flat);
   const Bytes part_bytes = packing.part_elements * Bytes{sizeof(Stored)};
@@ -282,7 +282,7 @@ void RunState::store_packed(const StatePlace& place, Flat flat, std::span<const 
   if (data == nullptr) write(place.buffer, bytes);
 }
 
-void RunState::store(const StatePlace& place, std::span<const float> values, const ReadTensor& read_tensor) {
+void RunState::store(const StateEntry& place, std::span<const float> values, const ReadTensor& read_tensor) {
   const bool is_packed = place.type == ElementType::packed;
   with_storage_type(is_packed ? plan_.strategy.precision : dtype_of(place.type), [&]<typename T>(T) {
     const auto rounded = [](float value) { return T(value); };
@@ -294,7 +294,7 @@ void RunState::store(const StatePlace& place, std::span<const float> values, con
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
                      const ReadTensor& read_tensor) {
-  const std::vector<StatePlace>& places = places_[unit].of(kind);
+  const std::vector<StateEntry>& places = places_[unit].of(kind);
   const FlatRange range = loaded(unit, kind), mine = held(unit, flat_of(kind));
   const auto is_of_master = kind == StateKind::master;
   if (places.empty() && (!is_of_master || places_[unit].copies.empty())) return;  // another stage's
@@ -315,7 +315,7 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
   fill(values);
   const std::span<const float> shard = values.subspan(static_cast<std::size_t>(mine.first - range.first),
                                                       static_cast<std::size_t>(mine.count));
-  for (const StatePlace& piece : places) {
+  for (const StateEntry& piece : places) {
     const std::span<const float> part = part_of(piece, shard);
     if (is_floats) {
       store<float>(piece.buffer, part, std::identity());
@@ -330,7 +330,7 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
 
 void RunState::write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard) {
   const bool is_split = plan_.strategy.state_format.split_master;
-  for (const StatePlace& copy : places_[unit].copies) {
+  for (const StateEntry& copy : places_[unit].copies) {
     const std::span<const float> values = copy.is_whole ? whole : shard;
     const auto high_half = [](float value) { return split_master(value).parameter; };
     if (is_split && copy.type == ElementType::packed) {
@@ -367,18 +367,18 @@ StateAccess RunState::access() {
 
 LossScale RunState::loss_scale() {
   LossScale scale;
-  if (const StatePlace* place = find_place(StatePart::loss_scale))
+  if (const StateEntry* place = find_place(StatePart::loss_scale))
     std::memcpy(&scale, read(place->buffer).data(), sizeof(scale));
   return scale;
 }
 
 void RunState::write_loss_scale(const LossScale& scale) {
-  if (const StatePlace* place = find_place(StatePart::loss_scale))
+  if (const StateEntry* place = find_place(StatePart::loss_scale))
     write(place->buffer, std::as_bytes(std::span(&scale, 1)));
 }
 
 void RunState::write_constants() {
-  const StatePlace* place = find_place(StatePart::constants);
+  const StateEntry* place = find_place(StatePart::constants);
   if (place == nullptr) return;
   std::vector<std::byte> tables(static_cast<std::size_t>(buffer(place->buffer).bytes));
   unit_compute(model_, plan_.strategy.precision, plan_.strategy.microbatch)->fill_constants(tables);

@@ -67,9 +67,9 @@ class RunState {
  private:
   /// Where a unit's state lives.
   struct UnitPlaces {
-    std::array<std::vector<StatePlace>, kStateKinds.size()> pieces;  ///< of each StateKind, in their order
-    std::vector<StatePlace>& of(StateKind kind) { return pieces[static_cast<std::size_t>(kind)]; }
-    std::vector<StatePlace> copies;  ///< of the parameter, besides a master that is itself one
+    std::array<std::vector<StateEntry>, kStateKinds.size()> pieces;  ///< of each StateKind, in their order
+    std::vector<StateEntry>& of(StateKind kind) { return pieces[static_cast<std::size_t>(kind)]; }
+    std::vector<StateEntry> copies;  ///< of the parameter, besides a master that is itself one
     bool is_empty() const;
   };
 
@@ -77,7 +77,7 @@ class RunState {
   static std::vector<UnitPlaces> find_places(const Program& program);
   const Mesh& mesh() const { return plan_.strategy.mesh; }
   /// The run's own, or null.
-  const StatePlace* find_place(StatePart part) const;
+  const StateEntry* find_place(StatePart part) const;
   BufferId high_halves(std::size_t unit) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
   /// The buffer's own bytes, or nothing if the host cannot address them.
@@ -98,10 +98,10 @@ class RunState {
   std::size_t packed_part(const Packing& packing) const;
   /// Packs what `convert` makes of the values, which are those of tensors that `read_tensor` reads.
   template <typename Stored, typename Convert>
-  void store_packed(const StatePlace& place, Flat flat, std::span<const float> values, const Convert& convert,
+  void store_packed(const StateEntry& place, Flat flat, std::span<const float> values, const Convert& convert,
                     const ReadTensor& read_tensor = {});
   /// Rounded to the place's type, or to the run's precision and packed.
-  void store(const StatePlace& place, std::span<const float> values, const ReadTensor& read_tensor = {});
+  void store(const StateEntry& place, std::span<const float> values, const ReadTensor& read_tensor = {});
   /// `whole` is what is_whole copies get.
   void write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard);
 

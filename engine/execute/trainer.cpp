@@ -235,18 +235,18 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
 /// change those of another.
 void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
   using HeldPlace = std::pair<Tier, Bytes>;
-  const auto place_held = [&](std::size_t m, const StatePlace& place) -> HeldPlace {
+  const auto place_held = [&](std::size_t m, const StateEntry& place) -> HeldPlace {
     const Buffer& buffer = models_[m]->plan().training.program.buffer(place.buffer);
     return {buffer.tier, buffer.offset};
   };
   const auto frozen_places = [&](std::size_t m) {
-    std::vector<StatePlace> places = models_[m]->plan().training.program.state;
-    std::erase_if(places, [](const StatePlace& place) { return place.part != StatePart::frozen; });
+    std::vector<StateEntry> places = models_[m]->plan().training.program.state;
+    std::erase_if(places, [](const StateEntry& place) { return place.part != StatePart::frozen; });
     return places;
   };
   std::map<HeldPlace, int> holders;
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    for (const StatePlace& place : frozen_places(m)) ++holders[place_held(m, place)];
+    for (const StateEntry& place : frozen_places(m)) ++holders[place_held(m, place)];
   }
   // The same on all ranks, though some may hold nothing together.
   const bool may_share =
@@ -258,7 +258,7 @@ void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
   std::map<HeldPlace, Filled> filled;
   const auto check = [&](std::size_t m) {
     RunState& state = models_[m]->state();
-    for (const StatePlace& place : frozen_places(m)) {
+    for (const StateEntry& place : frozen_places(m)) {
       const HeldPlace held = place_held(m, place);
       if (holders[held] < 2) continue;
       const auto unit = static_cast<std::size_t>(place.unit);

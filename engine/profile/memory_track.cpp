@@ -38,18 +38,18 @@ void MemoryTrack::change(BufferId id, bool begins) {
 
 /// What the round uses up of the one before lives already.
 void MemoryTrack::begin_anew(const std::vector<InstructionTime>& times, std::int64_t begin,
-                             const OnMoment& on_moment) {
+                             const OnReading& on_reading) {
   now_ = always_;
   for (const Life& life : lives_) {
     if (life.wraps && times[static_cast<std::size_t>(life.last_user)].has_run()) change(life.buffer, true);
   }
-  for (std::size_t tier = 0; tier < kTiers.size(); ++tier) on_moment(begin, kTiers[tier], now_[tier]);
+  for (std::size_t tier = 0; tier < kTiers.size(); ++tier) on_reading(begin, kTiers[tier], now_[tier]);
 }
 
 void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t begin, bool follows,
-                      const OnMoment& on_moment) {
-  tell_until(follows ? begin : std::numeric_limits<std::int64_t>::max(), on_moment);
-  if (!follows) begin_anew(times, begin, on_moment);
+                      const OnReading& on_reading) {
+  tell_until(follows ? begin : std::numeric_limits<std::int64_t>::max(), on_reading);
+  if (!follows) begin_anew(times, begin, on_reading);
   std::ranges::fill(ends_, 0);
   for (std::size_t i = 0; i < times.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
@@ -73,7 +73,7 @@ void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t be
   });
 }
 
-void MemoryTrack::tell_until(std::int64_t nanoseconds, const OnMoment& on_moment) {
+void MemoryTrack::tell_until(std::int64_t nanoseconds, const OnReading& on_reading) {
   std::size_t told = 0;
   while (told < changes_.size() && changes_[told].nanoseconds < nanoseconds) {
     const std::int64_t moment = changes_[told].nanoseconds;
@@ -83,14 +83,14 @@ void MemoryTrack::tell_until(std::int64_t nanoseconds, const OnMoment& on_moment
       changed[static_cast<std::size_t>(program_.buffer(changes_[told].buffer).tier)] = true;
     }
     for (std::size_t tier = 0; tier < kTiers.size(); ++tier) {
-      if (changed[tier]) on_moment(moment, kTiers[tier], now_[tier]);
+      if (changed[tier]) on_reading(moment, kTiers[tier], now_[tier]);
     }
   }
   changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(told));
 }
 
-void MemoryTrack::finish(const OnMoment& on_moment) {
-  tell_until(std::numeric_limits<std::int64_t>::max(), on_moment);
+void MemoryTrack::finish(const OnReading& on_reading) {
+  tell_until(std::numeric_limits<std::int64_t>::max(), on_reading);
 }
 
 Bytes MemoryTrack::bytes() const {

@@ -17,7 +17,7 @@ class MemoryTrack {
  public:
   using ByKind = std::array<Bytes, kBufferKinds.size()>;
   /// Told what lives on a tier from a moment on. Moments come in their order.
-  using OnMoment = std::function<void(std::int64_t nanoseconds, Tier tier, const ByKind& by_kind)>;
+  using OnReading = std::function<void(std::int64_t nanoseconds, Tier tier, const ByKind& by_kind)>;
 
   /// REQUIRES: the program is placed, and outlives this.
   explicit MemoryTrack(const Program& program);
@@ -25,9 +25,9 @@ class MemoryTrack {
   /// A round whose first instruction begins at `begin`, from which `times` count. What it leaves for later
   /// moments is told by the next call. `follows`: it is the one behind the round before.
   void add(const std::vector<InstructionTime>& times, std::int64_t begin, bool follows,
-           const OnMoment& on_moment);
+           const OnReading& on_reading);
   /// Tells all that is left.
-  void finish(const OnMoment& on_moment);
+  void finish(const OnReading& on_reading);
 
   /// What it keeps.
   Bytes bytes() const;
@@ -45,8 +45,8 @@ class MemoryTrack {
     bool wraps = false;  ///< the last user is of the round behind the maker's
   };
 
-  void begin_anew(const std::vector<InstructionTime>& times, std::int64_t begin, const OnMoment& on_moment);
-  void tell_until(std::int64_t nanoseconds, const OnMoment& on_moment);
+  void begin_anew(const std::vector<InstructionTime>& times, std::int64_t begin, const OnReading& on_reading);
+  void tell_until(std::int64_t nanoseconds, const OnReading& on_reading);
   void change(BufferId buffer, bool begins);
 
   const Program& program_;

@@ -28,7 +28,7 @@ std::vector<Lifetime> performed_lifetimes(const StepProfile& profile) {
 
 }  // namespace
 
-Bytes MemoryMoment::bytes() const {
+Bytes MemoryReading::bytes() const {
   return std::accumulate(by_kind.begin(), by_kind.end(), Bytes{0});
 }
 
@@ -40,7 +40,7 @@ double StepProfile::busy_seconds(Lane lane) const {
   return seconds;
 }
 
-std::vector<MemoryMoment> StepProfile::memory(Tier tier) const {
+std::vector<MemoryReading> StepProfile::memory(Tier tier) const {
   std::map<double, std::array<Bytes, kBufferKinds.size()>> changes;
   changes[0];
   for (const BufferLife& life : lives) {
@@ -50,14 +50,14 @@ std::vector<MemoryMoment> StepProfile::memory(Tier tier) const {
     changes[life.from][kind] += buffer.bytes;
     changes[life.to][kind] -= buffer.bytes;
   }
-  std::vector<MemoryMoment> moments;
-  MemoryMoment now;
+  std::vector<MemoryReading> readings;
+  MemoryReading now;
   for (const auto& [seconds, change] : changes) {
     now.seconds = seconds;
     for (std::size_t k = 0; k < change.size(); ++k) now.by_kind[k] += change[k];
-    if (moments.empty() || moments.back().by_kind != now.by_kind) moments.push_back(now);
+    if (readings.empty() || readings.back().by_kind != now.by_kind) readings.push_back(now);
   }
-  return moments;
+  return readings;
 }
 
 StepProfile make_profile(const Program& placed, const RoundTimeline& round, std::string name) {

@@ -33,7 +33,7 @@ struct BufferLife {
 };
 
 /// What lives on a tier from a moment on.
-struct MemoryMoment {
+struct MemoryReading {
   double seconds = 0;
   std::array<Bytes, kBufferKinds.size()> by_kind = {};
 
@@ -57,7 +57,7 @@ struct StepProfile {
   }
   double busy_seconds(Lane lane) const;
   /// What lives on the tier, in the order of time, each moment once; never more bytes than the tier's peak.
-  std::vector<MemoryMoment> memory(Tier tier) const;
+  std::vector<MemoryReading> memory(Tier tier) const;
 };
 
 /// The step's profile, given when its instructions run. Those that only steps which save perform are left

@@ -49,13 +49,13 @@ StepTrace::StepTrace(Setup setup)
   packets_.begin();
   file_.emplace(setup_.path, packets_text_);
   packets_text_.clear();
-  on_moment_ = [this](std::int64_t nanoseconds, Tier tier, const MemoryTrack::ByKind& by_kind) {
+  on_reading_ = [this](std::int64_t nanoseconds, Tier tier, const MemoryTrack::ByKind& by_kind) {
     count(nanoseconds, tier, by_kind);
   };
 }
 
 StepTrace::~StepTrace() {
-  if (program_) program_->memory.finish(on_moment_);
+  if (program_) program_->memory.finish(on_reading_);
   write();
 }
 
@@ -90,7 +90,7 @@ void StepTrace::on_recorded(const RecordedStep& step, const RoundOfRun& round) {
   const bool is_same_program = program_ && program_->program == step.program;
   const bool follows = is_same_program && run_ == step.begin_of_run && round_ + 1 == step.round;
   if (!is_same_program) {
-    if (program_) program_->memory.finish(on_moment_);
+    if (program_) program_->memory.finish(on_reading_);
     program_.emplace(*step.program);
   }
   run_ = step.begin_of_run;
@@ -106,10 +106,10 @@ void StepTrace::on_recorded(const RecordedStep& step, const RoundOfRun& round) {
     if (times_[i].has_run())
       add_slice(i, begin, round.rounds.step_of(step.program->program.instructions[i], step.round) + 1);
   }
-  program_->memory.add(times_, begin, follows, on_moment_);
+  program_->memory.add(times_, begin, follows, on_reading_);
   const bool goes_on = std::ranges::any_of(
       step.reports, [&](const ModelReport& model) { return is_chosen(model.report.step + 2); });
-  if (!goes_on) program_->memory.finish(on_moment_);
+  if (!goes_on) program_->memory.finish(on_reading_);
   write();
 }
 

@@ -79,7 +79,7 @@ class StepTrace : public RoundListener {
   std::vector<bool> described_;                                     ///< by number of track
   std::array<Bytes, kTiers.size()* kCountersOfTier> counted_ = {};  ///< the latest values
   std::vector<std::int64_t> step_ends_;                             ///< by model: of the step before
-  MemoryTrack::OnMoment on_moment_;
+  MemoryTrack::OnReading on_reading_;
 };
 
 }  // namespace strata

@@ -46,8 +46,8 @@ nlohmann::json lane_summary(const StepProfile& profile, Lane lane) {
 nlohmann::json tier_summary(const StepProfile& profile, Tier tier) {
   const TierUse use = tier_use(*profile.program, tier);
   if (use.peak_bytes == 0) return nullptr;
-  const std::vector<MemoryMoment> moments = profile.memory(tier);
-  const MemoryMoment peak = *std::ranges::max_element(moments, {}, &MemoryMoment::bytes);
+  const std::vector<MemoryReading> readings = profile.memory(tier);
+  const MemoryReading peak = *std::ranges::max_element(readings, {}, &MemoryReading::bytes);
   nlohmann::json by_kind = nlohmann::json::object();
   for (const BufferKind kind : kBufferKinds)
     by_kind[std::string(name_of(kind))] = peak.by_kind[static_cast<std::size_t>(kind)];

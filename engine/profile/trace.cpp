@@ -75,23 +75,24 @@ class TraceWriter {
   }
 
   void add_memory(const StepProfile& profile, Tier tier, std::uint64_t process) {
-    const std::vector<MemoryMoment> moments = profile.memory(tier);
+    const std::vector<MemoryReading> readings = profile.memory(tier);
     const auto add_counter = [&](const std::string& name, const auto& bytes_at) {
       bool is_used = false;
-      for (const MemoryMoment& moment : moments) is_used |= bytes_at(moment) > 0;
+      for (const MemoryReading& reading : readings) is_used |= bytes_at(reading) > 0;
       if (!is_used) return;
       const std::uint64_t track = ++tracks_;
       packets_.add_counter(track, process, name);
       Bytes now = -1;
-      for (const MemoryMoment& moment : moments) {
-        if (std::exchange(now, bytes_at(moment)) == bytes_at(moment)) continue;
-        packets_.count(nanoseconds(moment.seconds), track, now);
+      for (const MemoryReading& reading : readings) {
+        if (std::exchange(now, bytes_at(reading)) == bytes_at(reading)) continue;
+        packets_.count(nanoseconds(reading.seconds), track, now);
       }
     };
-    add_counter(std::string(name_of(tier)), [](const MemoryMoment& moment) { return moment.bytes(); });
+    add_counter(std::string(name_of(tier)), [](const MemoryReading& reading) { return reading.bytes(); });
     for (const BufferKind kind : kBufferKinds) {
-      add_counter(fmt::format("{} {}", name_of(tier), name_of(kind)),
-                  [&](const MemoryMoment& moment) { return moment.by_kind[static_cast<std::size_t>(kind)]; });
+      add_counter(fmt::format("{} {}", name_of(tier), name_of(kind)), [&](const MemoryReading& reading) {
+        return reading.by_kind[static_cast<std::size_t>(kind)];
+      });
     }
   }
 

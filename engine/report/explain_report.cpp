@@ -123,7 +123,7 @@ class Explanation {
   }
 
   TierPlan tier_of(std::size_t rank, Tier tier) const {
-    return input_.is_several ? tier_plan(advice_.run->roles[rank], tier)
+    return input_.is_several ? tier_plan(advice_.run->joint_plans[rank], tier)
                              : tier_plan(advice_.run->stages[rank], tier);
   }
 
@@ -138,8 +138,7 @@ class Explanation {
                                    ? ""
                                    : fmt::format(" of {}, {} of it unused", format_bytes(plan.budget),
                                                  format_bytes(plan.budget - plan.peak_bytes));
-      line("{} {}{}; at the fullest moment {}.", where, format_bytes(plan.peak_bytes), left,
-           kinds_text(plan.by_kind));
+      line("{} {}{}; at the peak {}.", where, format_bytes(plan.peak_bytes), left, kinds_text(plan.by_kind));
     }
   }
 
@@ -214,7 +213,7 @@ class Explanation {
     if (gradients.moved_over(Link::d2h) > 0) why = ", since what lives beyond the device is updated there";
     if (gradients.moved_over(Link::h2d) > 0)
       why = ", since the device has no room for sums that later microbatches add to";
-    line("Gradients: {} at the fullest moments; {}{}.", where, travels(gradients), why);
+    line("Gradients: {} at the peak; {}{}.", where, travels(gradients), why);
   }
 
   void say_saved(std::size_t rank) {
@@ -228,9 +227,9 @@ class Explanation {
     if (!input_.is_several) {
       add_plan(advice_.run->stages[rank], *input_.models.front());
     } else {
-      const JointPlan& role = advice_.run->roles[rank];
-      for (std::size_t m = 0; m < role.models.size(); ++m)
-        if (role.models[m]) add_plan(*role.models[m], *input_.models[m]);
+      const JointPlan& stage_set = advice_.run->joint_plans[rank];
+      for (std::size_t m = 0; m < stage_set.models.size(); ++m)
+        if (stage_set.models[m]) add_plan(*stage_set.models[m], *input_.models[m]);
     }
     std::string list;
     const auto add = [&](std::int64_t units, std::string_view what) {
@@ -248,7 +247,7 @@ class Explanation {
     const std::string where = places(activations.at_peak);
     if (!where.empty()) {
       const bool leave = activations.moved_over(Link::d2h) > 0;
-      line("Activations: {} at the fullest moments; {}{}.", where, travels(activations),
+      line("Activations: {} at the peak; {}{}.", where, travels(activations),
            leave ? ", since the device holds no more of them until their backward passes" : "");
     }
     say_saved(rank);

@@ -19,7 +19,7 @@ struct TierPlan {
   Tier tier = Tier::device;
   Bytes budget = kUnlimited;
   Bytes peak_bytes = 0;
-  std::array<Bytes, kBufferKinds.size()> by_kind = {};  ///< at the fullest moment
+  std::array<Bytes, kBufferKinds.size()> by_kind = {};  ///< at the peak
 };
 /// `plan` is that of a model or of several.
 template <typename AnyPlan>

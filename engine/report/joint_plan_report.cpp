@@ -55,25 +55,25 @@ nlohmann::json model_json(const std::optional<Plan>& plan, const ModelLabel& lab
 
 }  // namespace
 
-std::string order_text(const JointPlan& plan) {
+std::string sequence_text(const JointPlan& plan) {
   std::string chosen = "as given", others;
-  for (const ComparedOrder& order : plan.orders) {
-    if (order.is_chosen) {
-      chosen = order.name;
+  for (const ComparedSequence& one : plan.sequences) {
+    if (one.is_chosen) {
+      chosen = one.name;
     } else {
       others +=
-          fmt::format("{} {} {:.4f} s", others.empty() ? "; compared with" : ",", order.name, order.seconds);
+          fmt::format("{} {} {:.4f} s", others.empty() ? "; compared with" : ",", one.name, one.seconds);
     }
   }
   return fmt::format("{}, planned {:.4f} s per round ({:.4f} s of computing, {:.0f} %){}", chosen,
                      plan.round_seconds, plan.computing_seconds, 100 * computing_share(plan), others);
 }
 
-nlohmann::json order_json(const JointPlan& plan) {
-  nlohmann::json orders = nlohmann::json::array();
-  for (const ComparedOrder& order : plan.orders)
-    orders.push_back({{"name", order.name}, {"seconds", order.seconds}, {"chosen", order.is_chosen}});
-  return {{"orders", orders},
+nlohmann::json sequences_json(const JointPlan& plan) {
+  nlohmann::json sequences = nlohmann::json::array();
+  for (const ComparedSequence& one : plan.sequences)
+    sequences.push_back({{"name", one.name}, {"seconds", one.seconds}, {"chosen", one.is_chosen}});
+  return {{"turn_sequences", sequences},
           {"round_seconds", plan.round_seconds},
           {"computing_seconds", plan.computing_seconds}};
 }
@@ -100,7 +100,7 @@ std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>
                    sum_of(plan, [](const Plan& model) { return model.flops.executed; })));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
-  line("order    " + order_text(plan));
+  line("turns    " + sequence_text(plan));
   if (rates != nullptr) line("at best  " + needs_text(round_needs(plan, *rates), "round"));
   return text;
 }
@@ -119,7 +119,7 @@ nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLab
         {"executed", sum_of(plan, [](const Plan& model) { return model.flops.executed; })}}},
       {"instructions", plan.training.program.instructions.size()},
       {"computing_share", computing_share(plan)}};
-  json.update(order_json(plan));
+  json.update(sequences_json(plan));
   if (rates != nullptr) json.update(needs_json(round_needs(plan, *rates)));
   return json;
 }

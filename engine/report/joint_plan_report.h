@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// A line for each model, then budgets and peaks of all of them, bytes per link, the orders of turns, and on
+/// A line for each model, then budgets and peaks of all of them, bytes per link, the turn sequences, and on
 /// `rates`, if given, what each resource needs. `labels` by model.
 std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>& labels,
                             const MachineRates* rates);
@@ -20,8 +20,8 @@ nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLab
 
 /// "longest remaining time first, planned 0.120 s per round (0.110 s of computing, 92 %); compared with step
 /// after step 0.200 s": what was chosen, by the rates that planned it.
-std::string order_text(const JointPlan& plan);
-/// {"orders": [{"name", "seconds", "chosen"}], "round_seconds", "computing_seconds"}.
-nlohmann::json order_json(const JointPlan& plan);
+std::string sequence_text(const JointPlan& plan);
+/// {"turn_sequences": [{"name", "seconds", "chosen"}], "round_seconds", "computing_seconds"}.
+nlohmann::json sequences_json(const JointPlan& plan);
 
 }  // namespace strata

@@ -188,7 +188,7 @@ std::string leaderboard_text(const ModelsReport& report) {
     line("memory     " + tier_text(tier_plan(*report.plan, tier), report.measured));
   for (const Link link : used_links(report.plan->training, report.plan->budgets))
     line("traffic    " + moved_text(link, report.planned[link], report.measured));
-  line("order      " + order_text(*report.plan));
+  line("turns      " + sequence_text(*report.plan));
   return text;
 }
 
@@ -214,7 +214,7 @@ nlohmann::json models_json(const ModelsReport& report) {
         by_tier([&](Tier tier) { return tier_json(tier_plan(*report.plan, tier), report.measured); })},
        {"traffic",
         by_link([&](Link link) { return moved_json(link, report.planned[link], report.measured); })}});
-  json.update(order_json(*report.plan));
+  json.update(sequences_json(*report.plan));
   return json;
 }
 

@@ -34,7 +34,7 @@ std::vector<RunConfig> mixed_runs(const TemporaryFolder& folder) {
 }
 
 // Invariant of several models (SeveralModels.*): Several models are their runs alone. Each model has the
-// losses and the state of its run alone, in every order of turns and within every budget, drives included.
+// losses and the state of its run alone, in every turn sequence and within every budget, drives included.
 // The merged plan is exact.
 TEST(SeveralModels, HaveTheBitsOfTheirRunsAlone) {
   const TemporaryFolder folder;
@@ -77,7 +77,7 @@ TEST(SeveralModels, HaveThemInEveryOrder) {
     SCOPED_TRACE(order);
     const JointOutcome outcome = run_together(configs, {.order = order});
     for (const JointPlan& plan : outcome.plans) {
-      for (const ComparedOrder& compared : plan.orders) EXPECT_EQ(compared.name, order);
+      for (const ComparedSequence& compared : plan.sequences) EXPECT_EQ(compared.name, order);
     }
     expect_solo_bits(configs, outcome);
   }

@@ -145,7 +145,7 @@ TEST_F(PackedParameters, ThatAreFrozenTakeHalfOfTheDevice) {
   const auto kept = [&] {
     Bytes bytes = 0;
     const Program program = run(config_).plan.training.program;
-    for (const StatePlace& place : program.state)
+    for (const StateEntry& place : program.state)
       if (place.part == StatePart::frozen) bytes += program.buffer(place.buffer).bytes;
     return bytes;
   };
@@ -300,7 +300,7 @@ TEST_F(PackedInBlocks, TakeTheBytesOfTheirCodes) {
     config_.memory.frozen_as = format;
     const Program program = test::run(config_).plan.training.program;
     Bytes bytes = 0;  // without embedding and head
-    for (const StatePlace& place : program.state) {
+    for (const StateEntry& place : program.state) {
       const bool is_block = place.unit > 0 && place.unit + 1 < std::ssize(program.units);
       if (place.part == StatePart::frozen && is_block) bytes += program.buffer(place.buffer).bytes;
     }

@@ -52,8 +52,8 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
   const Members members = members_of(configs, rank);
   JointOutcome outcome;
   JointPlanner planner = planner_of(members);
-  const std::size_t role = planner.role_of(rank);
-  outcome.plans.push_back(std::move(planner.plan(steps_of(configs), options.order)[role]));
+  const std::size_t stage_set = planner.stage_set_of(rank);
+  outcome.plans.push_back(std::move(planner.plan(steps_of(configs), options.order)[stage_set]));
   const std::unique_ptr<Device> device = make_cpu_device({.threads = 2, .link = {}});
   std::vector<Trainer::ModelSetup> models;
   models.reserve(members.size());
@@ -63,7 +63,7 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
   several.replan = [&](const SeveralModels::Steps& remaining) -> std::optional<RunPrograms> {
     std::optional<std::vector<JointPlan>> plans = planner.replan(remaining, options.order);
     if (!plans) return std::nullopt;
-    return programs_of(outcome.plans.emplace_back(std::move((*plans)[role])));
+    return programs_of(outcome.plans.emplace_back(std::move((*plans)[stage_set])));
   };
   Trainer trainer(
       configs.front(), std::move(models), programs_of(outcome.plans.front()), *device,

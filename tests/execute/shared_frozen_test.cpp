@@ -59,7 +59,7 @@ std::vector<RunConfig> runs(const TemporaryFolder& folder) {
 std::pair<Bytes, Bytes> frozen_bytes(const Program& program) {
   Bytes named = 0, held = 0;
   std::vector<bool> is_counted(program.buffers.size(), false);
-  for (const StatePlace& place : program.state) {
+  for (const StateEntry& place : program.state) {
     if (place.part != StatePart::frozen) continue;
     named += program.buffer(place.buffer).bytes;
     if (!is_counted[static_cast<std::size_t>(place.buffer)]) held += program.buffer(place.buffer).bytes;
@@ -115,7 +115,7 @@ TEST_P(SharedFrozen, IsHeldOnceAndModelsHaveTheBitsOfTheirRunsAlone) {
   const Bytes layers = frozen_bytes(first).second;
   EXPECT_EQ(named, 2 * layers + frozen_bytes(third).second);
   EXPECT_EQ(held, named - layers - layers / 3);
-  for (const StatePlace& place : program.state) {
+  for (const StateEntry& place : program.state) {
     if (place.part == StatePart::frozen) {
       EXPECT_EQ(name_of(program.buffer(place.buffer).tier), GetParam().tier);
     }

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "engine/plan/passes/level.h"
+#include "engine/plan/passes/tier_pair.h"
 #include "engine/plan/program/rounds.h"
 
 namespace strata::test {
@@ -77,7 +77,7 @@ void perform(const Program& program, const Instruction& instruction, std::int64_
     saved[fmt::format("{} of {}{} at step {}", name_of(operand.role), unit, piece, step)] =
         memory.read(operand.buffer);
   }
-  if (kDeviceLevel.is_transfer(instruction) || kHostLevel.is_transfer(instruction)) {
+  if (kDevicePair.is_transfer(instruction) || kHostPair.is_transfer(instruction)) {
     memory.write(instruction.writes[0].buffer, memory.read(instruction.reads[0].buffer));
     return;
   }

@@ -67,15 +67,15 @@ TEST(PlannedProfiles, NeverHaveMoreAliveThanATierHolds) {
     const Profiled of(device);
     for (const Tier tier : {Tier::device, Tier::host}) {
       const TierUse use = tier_use(of.plan.training.program, tier);
-      const std::vector<MemoryMoment> moments = of.profile.memory(tier);
+      const std::vector<MemoryReading> readings = of.profile.memory(tier);
       Bytes peak = 0;
-      for (const MemoryMoment& moment : moments) {
-        for (const Bytes bytes : moment.by_kind) EXPECT_GE(bytes, 0);
-        peak = std::max(peak, moment.bytes());
+      for (const MemoryReading& reading : readings) {
+        for (const Bytes bytes : reading.by_kind) EXPECT_GE(bytes, 0);
+        peak = std::max(peak, reading.bytes());
       }
       EXPECT_LE(peak, use.peak_bytes) << name_of(tier);
       EXPECT_GT(peak, use.live_bytes / 2) << name_of(tier);
-      EXPECT_TRUE(std::ranges::is_sorted(moments, {}, &MemoryMoment::seconds));
+      EXPECT_TRUE(std::ranges::is_sorted(readings, {}, &MemoryReading::seconds));
     }
   }
 }

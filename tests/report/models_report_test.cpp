@@ -170,7 +170,7 @@ TEST_F(Leaderboard, TellsMakespanIdleTimeMemoryTrafficAndOrders) {
                               " of 256.00 KiB: "),
                     HasSubstr("; measured peak 3.00 MiB\n"),
                     HasSubstr("traffic    h2d 6.00 MiB planned, 5.00 MiB measured\n"),
-                    HasSubstr("order      "), HasSubstr(" s per round ("), Not(HasSubstr("nvme"))));
+                    HasSubstr("turns      "), HasSubstr(" s per round ("), Not(HasSubstr("nvme"))));
 }
 
 /// What was trained before has no plan and took no time.
@@ -237,7 +237,7 @@ TEST_F(ModelsJson, TellsOfTheRunInTheWordsOfARunOfOneModel) {
   EXPECT_EQ(json["traffic"]["h2d"]["planned_bytes"], 7);
   EXPECT_EQ(json["traffic"]["h2d"]["measured_bytes"], 0);
   EXPECT_EQ(json["machine"], rates_json(rates_));
-  EXPECT_EQ(json["orders"].size(), plan_.orders.size());
+  EXPECT_EQ(json["turn_sequences"].size(), plan_.sequences.size());
   EXPECT_EQ(json["round_seconds"], plan_.round_seconds);
 }
 
@@ -247,19 +247,19 @@ TEST_F(JointPlanReport, HasALineForEachModelAndWhatAllShare) {
   EXPECT_THAT(text, AllOf(HasSubstr("models   3: "), HasSubstr("\n  first   "), HasSubstr("\n  second  "),
                           HasSubstr("\n  third   0.02 M parameters, 20 steps of 96 tokens, bf16:  device " +
                                     format_bytes(device)),
-                          HasSubstr("\ndevice  peak "), HasSubstr(" per round"), HasSubstr("\norder    "),
+                          HasSubstr("\ndevice  peak "), HasSubstr(" per round"), HasSubstr("\nturns    "),
                           HasSubstr(" s of computing, "), Not(HasSubstr("needs "))));
   EXPECT_THAT(joint_plan_text(plan_, labels_, &rates_), HasSubstr("\nat best  "));
 }
 
 TEST_F(JointPlanReport, NamesTheChosenOrderFirst) {
   JointPlan plan;
-  plan.orders = {{.name = "one", .seconds = 3},
-                 {.name = "two", .seconds = 2, .is_chosen = true},
-                 {.name = "three", .seconds = 4}};
+  plan.sequences = {{.name = "one", .seconds = 3},
+                    {.name = "two", .seconds = 2, .is_chosen = true},
+                    {.name = "three", .seconds = 4}};
   plan.round_seconds = 2;
   plan.computing_seconds = 1.5;
-  EXPECT_EQ(order_text(plan),
+  EXPECT_EQ(sequence_text(plan),
             "two, planned 2.0000 s per round (1.5000 s of computing, 75 %); compared with one 3.0000 s, "
             "three 4.0000 s");
 }
@@ -289,7 +289,7 @@ TEST_F(JointPlanReport, AsJsonHasThePlanOfEachAndOfAll) {
     copied += model["traffic"]["h2d"]["planned_bytes"].get<Bytes>();
   EXPECT_EQ(json["traffic"]["h2d"]["planned_bytes"], copied);
   std::int64_t chosen = 0;
-  for (const nlohmann::json& order : json["orders"]) chosen += order["chosen"].get<bool>() ? 1 : 0;
+  for (const nlohmann::json& order : json["turn_sequences"]) chosen += order["chosen"].get<bool>() ? 1 : 0;
   EXPECT_EQ(chosen, 1);
   EXPECT_LE(json["computing_seconds"], json["round_seconds"]);
   double compute = 0;

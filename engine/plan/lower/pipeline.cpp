@@ -249,7 +249,7 @@ class MessageOrder {
       for (std::size_t i = 0; i < stage.size(); ++i) {
         const ChunkPass& pass = stage[i].pass;
         if (pass.pass == Pass::weight_gradient) continue;
-        moments_[{pass.chunk, pass.microbatch, pass.pass == Pass::forward}] = {
+        pass_times_[{pass.chunk, pass.microbatch, pass.pass == Pass::forward}] = {
             stage[i].end, i == 0 ? 0 : stage[i - 1].start};
       }
     }
@@ -283,7 +283,7 @@ class MessageOrder {
   }
 
  private:
-  struct Moment {
+  struct PassTimes {
     double end = 0;
     double start_of_pass_before = 0;  ///< on its stage
   };
@@ -299,8 +299,8 @@ class MessageOrder {
 
   void add_message(bool is_gradient, std::int32_t chunk, std::int32_t mb) {
     const std::int32_t from = is_gradient ? chunk : chunk - 1, to = is_gradient ? chunk - 1 : chunk;
-    const Moment& made = moments_.at({from, mb, !is_gradient});
-    const Moment& used = moments_.at({to, mb, !is_gradient});
+    const PassTimes& made = pass_times_.at({from, mb, !is_gradient});
+    const PassTimes& used = pass_times_.at({to, mb, !is_gradient});
     add(std::max(made.end, used.start_of_pass_before), false,
         {.is_message = true,
          .message = {is_gradient, chunk, mb, shape_.stage_of(from), shape_.stage_of(to)}});
@@ -309,7 +309,8 @@ class MessageOrder {
   const PipelineShape& shape_;
   const PipelinePasses& passes_;
   std::vector<std::vector<TimedPass>> timeline_;
-  std::map<std::tuple<std::int32_t, std::int32_t, bool>, Moment> moments_;  ///< by chunk, microbatch, forward
+  std::map<std::tuple<std::int32_t, std::int32_t, bool>, PassTimes>
+      pass_times_;  ///< by chunk, microbatch, forward
   std::vector<TimedStep> steps_;
 };
 

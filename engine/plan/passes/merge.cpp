@@ -53,11 +53,11 @@ class Merger {
       of.groups.push_back(static_cast<std::int32_t>(found - result_.groups.begin()));
     }
     of.buffers.assign(plain->buffers.size(), -1);
-    for (const StatePlace& place : plain->state) share(m, place);
+    for (const StateEntry& place : plain->state) share(m, place);
     for (std::size_t b = 0; b < plain->buffers.size(); ++b) {
       if (plain->buffers[b].persistent) add_buffer(m, static_cast<BufferId>(b));
     }
-    for (StatePlace place : plain->state) {
+    for (StateEntry place : plain->state) {
       if (place.unit >= 0) place.unit += of.first_unit;
       place.buffer = of.buffers[static_cast<std::size_t>(place.buffer)];
       place.model = static_cast<std::int32_t>(m);
@@ -66,7 +66,7 @@ class Merger {
   }
 
   /// Takes another model's buffer for what is frozen in the place, if both are to be one and live alike.
-  void share(std::size_t m, const StatePlace& place) {
+  void share(std::size_t m, const StateEntry& place) {
     const std::span<const std::int32_t> numbers = models_[m].shared_frozen;
     if (place.part != StatePart::frozen || numbers.empty()) return;
     const std::int32_t number = numbers[static_cast<std::size_t>(place.unit)];
@@ -205,7 +205,7 @@ Program part_of(const Program& merged, std::span<const ModelProgram> models, std
     if (own_id < 0) own_id = part.add(merged.buffer(id));
     return own_id;
   };
-  for (StatePlace place : merged.state) {
+  for (StateEntry place : merged.state) {
     if (place.model != number) continue;
     place.model = 0;
     if (place.unit >= 0) place.unit -= first;

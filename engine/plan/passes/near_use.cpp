@@ -6,17 +6,17 @@
 namespace strata {
 namespace {
 
-std::vector<bool> find_visitors(const Program& program, const Level& level) {
+std::vector<bool> find_visitors(const Program& program, const TierPair& pair) {
   std::vector<bool> visits(program.buffers.size(), false);
   std::vector<std::int32_t> uses(program.buffers.size(), 0);
   std::vector<std::int32_t> latest_use(program.buffers.size(), -1);
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    if (instruction.operation == level.fetch)
+    if (instruction.operation == pair.fetch)
       visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
-    if (instruction.operation == level.write_back)
+    if (instruction.operation == pair.write_back)
       visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
-    if (level.is_transfer(instruction)) continue;
+    if (pair.is_transfer(instruction)) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       const auto id = static_cast<std::size_t>(operand.buffer);
       if (std::exchange(latest_use[id], static_cast<std::int32_t>(i)) != static_cast<std::int32_t>(i))
@@ -29,17 +29,18 @@ std::vector<bool> find_visitors(const Program& program, const Level& level) {
   return visits;
 }
 
-std::vector<bool> find_gathered(const Program& program, const Level& level, const std::vector<bool>& visits) {
+std::vector<bool> find_gathered(const Program& program, const TierPair& pair,
+                                const std::vector<bool>& visits) {
   std::vector<bool> gathered(program.buffers.size(), false);
-  if (!level.gather) return gathered;
+  if (!pair.gather) return gathered;
   std::vector<std::int32_t> writes(program.buffers.size(), 0);
   for (const Instruction& instruction : program.instructions) {
     for (const Operand& operand : instruction.writes) ++writes[static_cast<std::size_t>(operand.buffer)];
-    if (level.gathers(instruction)) gathered[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+    if (pair.gathers(instruction)) gathered[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
   }
   for (std::size_t b = 0; b < gathered.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    if (buffer.tier != level.near || buffer.persistent || buffer.carried || visits[b] || writes[b] > 1)
+    if (buffer.tier != pair.near || buffer.persistent || buffer.carried || visits[b] || writes[b] > 1)
       gathered[b] = false;
   }
   return gathered;
@@ -77,12 +78,12 @@ std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::v
 
 }  // namespace
 
-NearUse find_near_use(const Program& plain, const Level& level) {
+NearUse find_near_use(const Program& plain, const TierPair& pair) {
   NearUse use;
-  use.is_visitor = find_visitors(plain, level);
-  use.is_gathered = find_gathered(plain, level, use.is_visitor);
+  use.is_visitor = find_visitors(plain, pair);
+  use.is_gathered = find_gathered(plain, pair, use.is_visitor);
   use.visiting = visiting_bytes(plain, use.is_visitor);
-  use.staying = staying_bytes(plain, level.near, use.is_visitor);
+  use.staying = staying_bytes(plain, pair.near, use.is_visitor);
   return use;
 }
 

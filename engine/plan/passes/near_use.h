@@ -1,10 +1,10 @@
-// What a plain program has on a level's near tier: which buffers come and go, and the bytes at each
+// What a plain program has on a pair's near tier: which buffers come and go, and the bytes at each
 // instruction.
 #pragma once
 
 #include <vector>
 
-#include "engine/plan/passes/level.h"
+#include "engine/plan/passes/tier_pair.h"
 
 namespace strata {
 
@@ -17,6 +17,6 @@ struct NearUse {
   /// Per instruction: bytes of visitors that it touches, and live bytes that are no visitors'.
   std::vector<Bytes> visiting, staying;
 };
-NearUse find_near_use(const Program& plain, const Level& level);
+NearUse find_near_use(const Program& plain, const TierPair& pair);
 
 }  // namespace strata

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
 
 /// A transfer and the slot it stands in: slot s is right before anchor s (anchors are the instructions that
-/// are not the level's transfers). A fetch of a shard and the gathering that it is made for are one, and so
+/// are not the pair's transfers). A fetch of a shard and the gathering that it is made for are one, and so
 /// are a write-back and what the host does with that alone, such as the norm of a gradient.
 struct Transfer {
   std::size_t first, last;  ///< instructions, one after the other
@@ -24,8 +24,8 @@ struct Transfer {
 
 class Prefetch {
  public:
-  Prefetch(const Program& program, const Level& level, Bytes budget)
-      : program_(program), level_(level), budget_(budget) {
+  Prefetch(const Program& program, const TierPair& pair, Bytes budget)
+      : program_(program), pair_(pair), budget_(budget) {
     split();
   }
 
@@ -42,7 +42,7 @@ class Prefetch {
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       const auto slot = static_cast<std::int32_t>(anchors_.size());
-      if (instruction.operation == level_.fetch || is_gathering(instruction, written_back)) {
+      if (instruction.operation == pair_.fetch || is_gathering(instruction, written_back)) {
         const BufferId near = instruction.writes[0].buffer, home = instruction.reads[0].buffer;
         Transfer* latest = fetches_.empty() ? nullptr : &fetches_.back();
         if (latest != nullptr && latest->last + 1 == i && latest->near == home) {
@@ -52,7 +52,7 @@ class Prefetch {
         } else {
           fetches_.push_back({i, i, slot, near, home, program_.buffer(near).bytes});
         }
-      } else if (instruction.operation == level_.write_back) {
+      } else if (instruction.operation == pair_.write_back) {
         const BufferId near = instruction.reads[0].buffer;
         write_backs_.push_back({i, i, slot, near, instruction.writes[0].buffer, program_.buffer(near).bytes});
       } else if (!write_backs_.empty() && follows(write_backs_.back(), i)) {
@@ -67,7 +67,7 @@ class Prefetch {
   std::vector<bool> find_written_back() const {
     std::vector<bool> written_back(program_.buffers.size(), false);
     for (const Instruction& instruction : program_.instructions) {
-      if (instruction.operation == level_.write_back)
+      if (instruction.operation == pair_.write_back)
         written_back[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
     }
     return written_back;
@@ -75,7 +75,7 @@ class Prefetch {
 
   /// Whether it gathers a parameter for passes, after which the whole parameter is gone.
   bool is_gathering(const Instruction& instruction, const std::vector<bool>& written_back) const {
-    if (!level_.gathers(instruction)) return false;
+    if (!pair_.gathers(instruction)) return false;
     const BufferId whole = instruction.writes[0].buffer;
     return program_.buffer(whole).kind == BufferKind::parameter && !program_.buffer(whole).persistent &&
            !written_back[static_cast<std::size_t>(whole)];
@@ -113,7 +113,7 @@ class Prefetch {
     const Instruction& instruction = program_.instructions[i];
     bool is_near = false;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
-      is_near |= program_.buffer(operand.buffer).tier == level_.near;
+      is_near |= program_.buffer(operand.buffer).tier == pair_.near;
     });
     const bool is_of_host = instruction.lane == Lane::cpu || instruction.lane == Lane::save;
     return i == write_back.last + 1 && is_of_host && instruction.effect != Effect::reports && !is_near &&
@@ -162,7 +162,7 @@ class Prefetch {
     live_.assign(anchors_.size() + 2, 0);
     for (std::size_t b = 0; b < live.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
-      if (buffer.tier != level_.near) continue;
+      if (buffer.tier != pair_.near) continue;
       live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
         live_[static_cast<std::size_t>(first)] += buffer.bytes;
         live_[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
@@ -199,7 +199,7 @@ class Prefetch {
         next_fetch = std::min(next_fetch, next_fetch_slot[static_cast<std::size_t>(id)]);
       });
       const std::int32_t limit =
-          std::min({ceiling, slot_after(transfer->slot, level_.write_back_slack), next_fetch});
+          std::min({ceiling, slot_after(transfer->slot, pair_.write_back_slack), next_fetch});
       while (transfer->slot < limit && !conflicts(anchor(transfer->slot), *transfer) && lengthen(*transfer)) {
       }
       ceiling = transfer->slot;
@@ -285,7 +285,7 @@ class Prefetch {
   }
 
   const Program& program_;
-  const Level level_;
+  const TierPair pair_;
   Bytes budget_;
   std::vector<std::int32_t> stages_;  ///< groups
   std::vector<std::size_t> anchors_;
@@ -296,8 +296,8 @@ class Prefetch {
 
 }  // namespace
 
-Program prefetch(const Program& program, const Level& level, Bytes near_bytes) {
-  return Prefetch(program, level, near_bytes).run();
+Program prefetch(const Program& program, const TierPair& pair, Bytes near_bytes) {
+  return Prefetch(program, pair, near_bytes).run();
 }
 
 }  // namespace strata

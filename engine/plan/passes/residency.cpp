@@ -12,8 +12,8 @@
 
 namespace strata {
 
-Residency::Residency(const Program& plain, const Level& level)
-    : plain_(plain), level_(level), near_(find_near_use(plain, level)) {
+Residency::Residency(const Program& plain, const TierPair& pair)
+    : plain_(plain), pair_(pair), near_(find_near_use(plain, pair)) {
   find_visits();
   list_last_uses();
   previous_.assign(visits_.size(), -1);
@@ -57,14 +57,14 @@ void Residency::find_visits() {
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
     const Instruction& instruction = plain_.instructions[i];
     const auto position = static_cast<std::int32_t>(i);
-    if (instruction.operation == level_.fetch && is_visitor(instruction.writes[0].buffer)) {
+    if (instruction.operation == pair_.fetch && is_visitor(instruction.writes[0].buffer)) {
       const std::int32_t id = visit_for(instruction.writes[0].buffer, visit_of);
       visit(id).fetch = position;
       visit(id).home = instruction.reads[0].buffer;
       std::int32_t& previous = latest.of(visit(id).home, instruction.model);
       if (previous >= 0 && may_lead_to(visit(previous), position)) visit(previous).next = id;
       previous = id;
-    } else if (instruction.operation == level_.write_back && is_visitor(instruction.reads[0].buffer)) {
+    } else if (instruction.operation == pair_.write_back && is_visitor(instruction.reads[0].buffer)) {
       const std::int32_t id = visit_for(instruction.reads[0].buffer, visit_of);
       visit(id).write_back = position;
       visit(id).home = instruction.writes[0].buffer;
@@ -78,7 +78,7 @@ void Residency::find_visits() {
       const BufferId home = id < 0 ? operand.buffer : visit(id).home;
       if (home >= 0) latest_whole.of(home, instruction.model) = -1;
     }
-    if (level_.gathers(instruction) && is_gathered(instruction.writes[0].buffer))
+    if (pair_.gathers(instruction) && is_gathered(instruction.writes[0].buffer))
       note_gathering(instruction, position, latest_whole, visit_of);
   }
 }
@@ -127,7 +127,7 @@ bool Residency::may_lead_to(const Visit& visit, std::int32_t fetch) const {
 void Residency::note_use(const Instruction& instruction, std::int32_t position, Latest& latest,
                          std::vector<std::int32_t>& visit_of) {
   for_each_operand(instruction, [&](const Operand& operand, bool writes) {
-    if (plain_.buffer(operand.buffer).tier > level_.near) {
+    if (plain_.buffer(operand.buffer).tier > pair_.near) {
       std::int32_t& of_home = latest.of(operand.buffer, instruction.model);
       if (of_home < 0) return;
       visit(of_home).home_read_before_next |= !writes;
@@ -171,7 +171,7 @@ void Residency::choose(Bytes budget, Bytes with_gathered) {
   auto first = first_uses_.begin(), last = last_uses_.begin();
   auto gathering = gatherings_.begin();  // the next
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
-    if (level_.is_transfer(plain_.instructions[i])) continue;
+    if (pair_.is_transfer(plain_.instructions[i])) continue;
     const auto position = static_cast<std::int32_t>(i);
     for (; first != first_uses_.end() && first->first == position; ++first) {
       const std::int32_t before = previous_[static_cast<std::size_t>(first->second)];
@@ -302,8 +302,8 @@ ResidentBytes Residency::bytes(Bytes near_bytes) {
     if (instruction.when != When::every_step && !changes.runs_always[i]) continue;
     if (instruction.exchange.group >= 0)
       result.sent_in_group[static_cast<std::size_t>(instruction.exchange.group)] += instruction.exchange.sent;
-    if (!level_.is_transfer(instruction)) continue;
-    (instruction.operation == level_.fetch ? result.fetched : result.written_back) +=
+    if (!pair_.is_transfer(instruction)) continue;
+    (instruction.operation == pair_.fetch ? result.fetched : result.written_back) +=
         plain_.buffer(instruction.reads[0].buffer).bytes;
   }
   return result;
@@ -322,7 +322,7 @@ Bytes Residency::live_bytes(const Changes& changes) const {
   std::vector<Bytes> change(plain_.instructions.size() + 1, 0);
   for (std::size_t b = 0; b < live.size(); ++b) {
     const Buffer& buffer = plain_.buffers[b];
-    if (buffer.tier != level_.near) continue;
+    if (buffer.tier != pair_.near) continue;
     live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
       change[static_cast<std::size_t>(first)] += buffer.bytes;
       change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
@@ -333,12 +333,12 @@ Bytes Residency::live_bytes(const Changes& changes) const {
   return most;
 }
 
-NearBytes near_bytes(const Program& program, const Level& level) {
-  return Residency(program, level).needs();
+NearBytes near_bytes(const Program& program, const TierPair& pair) {
+  return Residency(program, pair).needs();
 }
 
-Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes, Bytes with_gathered) {
-  return Residency(plain, level).run(near_bytes, with_gathered);
+Program keep_resident(const Program& plain, const TierPair& pair, Bytes near_bytes, Bytes with_gathered) {
+  return Residency(plain, pair).run(near_bytes, with_gathered);
 }
 
 Bytes moved_bytes(const Program& program, Operation transfer) {

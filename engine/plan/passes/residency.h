@@ -7,19 +7,19 @@
 #include <utility>
 #include <vector>
 
-#include "engine/plan/passes/level.h"
 #include "engine/plan/passes/near_use.h"
+#include "engine/plan/passes/tier_pair.h"
 
 namespace strata {
 
-/// What a plain program needs of a level's near tier.
+/// What a plain program needs of a pair's near tier.
 struct NearBytes {
   Bytes smallest = 0;  ///< of the hungriest single instruction, with all that is alive beside it: no budget
                        ///< below can run it
   Bytes largest_visit = 0;  ///< of values that come and go, in one instruction
 };
 
-/// What a step that does not save and is not the first moves over a level and sends to other ranks, and the
+/// What a step that does not save and is not the first moves over a pair and sends to other ranks, and the
 /// near tier's largest sum of live buffers.
 struct ResidentBytes {
   Bytes fetched = 0, written_back = 0;
@@ -44,7 +44,7 @@ struct ResidentBytes {
 /// A program is analyzed once and then asked for several budgets. REQUIRES: the program outlives this.
 class Residency {
  public:
-  Residency(const Program& plain, const Level& level);
+  Residency(const Program& plain, const TierPair& pair);
 
   NearBytes needs() const;
   /// The program within a budget, in which gathered values stay only while no more than `with_gathered` bytes
@@ -124,7 +124,7 @@ class Residency {
   Bytes bytes_of(std::int32_t id) { return plain_.buffer(visit(id).instance).bytes; }
 
   const Program& plain_;
-  const Level level_;
+  const TierPair pair_;
   NearUse near_;
   std::vector<Visit> visits_;
   std::vector<Event> first_uses_, last_uses_;  ///< in program order
@@ -133,9 +133,9 @@ class Residency {
 };
 
 /// Residency for one budget.
-Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes,
+Program keep_resident(const Program& plain, const TierPair& pair, Bytes near_bytes,
                       Bytes with_gathered = kUnlimited);
-NearBytes near_bytes(const Program& program, const Level& level);
+NearBytes near_bytes(const Program& program, const TierPair& pair);
 
 /// Bytes that all transfers of one kind move in a step that does not save and is not the first.
 Bytes moved_bytes(const Program& program, Operation transfer);

@@ -306,7 +306,7 @@ std::string print(const Program& program) {
   for (const RankGroup& group : program.groups)
     fmt::format_to(std::back_inserter(text), "group {}: {} of {} ranks, {} apart\n", group.name, group.sets,
                    group.ranks, group.stride);
-  for (const StatePlace& place : program.state) {
+  for (const StateEntry& place : program.state) {
     const std::string_view unit =
         place.unit < 0 ? "run" : std::string_view(program.units[static_cast<std::size_t>(place.unit)]);
     fmt::format_to(std::back_inserter(text), "state {} {}{}{} {} #{}\n", unit, name_of(place.part),

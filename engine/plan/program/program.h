@@ -312,7 +312,7 @@ struct Instruction {
 };
 
 /// A persistent buffer, and what is in it.
-struct StatePlace {
+struct StateEntry {
   StatePart part = StatePart::parameter;  ///< a parameter that is its own master is a master
   std::int32_t unit = -1;                 ///< or -1
   bool is_whole = false;                  ///< all of a unit's elements, though each rank has a shard
@@ -320,7 +320,7 @@ struct StatePlace {
   BufferId buffer = -1;
   Piece piece = {};        ///< of what the rank has; a part's pieces follow one another
   std::int32_t model = 0;  ///< as an instruction's
-  friend bool operator==(const StatePlace&, const StatePlace&) = default;
+  friend bool operator==(const StateEntry&, const StateEntry&) = default;
 };
 
 struct Program {
@@ -330,7 +330,7 @@ struct Program {
   Works works;
   std::vector<RankGroup> groups;
   /// Where state lives. Of a unit's parameter, the places that updates write come first.
-  std::vector<StatePlace> state;
+  std::vector<StateEntry> state;
   std::int64_t loss_terms = 0;  ///< of all ranks: the loss is the mean over them; 0 of several models'
   std::int64_t updates = 1;     ///< of each unit in a step, each of equally many of the loss's terms
 
@@ -356,7 +356,7 @@ void rename_buffers(Program& program, const Rename& rename) {
     for (Operand& operand : instruction.reads) operand.buffer = rename(operand.buffer);
     for (Operand& operand : instruction.writes) operand.buffer = rename(operand.buffer);
   }
-  for (StatePlace& place : program.state) place.buffer = rename(place.buffer);
+  for (StateEntry& place : program.state) place.buffer = rename(place.buffer);
 }
 
 /// FLOPs of all instructions that run in every step, in whatever order.

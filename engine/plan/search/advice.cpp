@@ -236,7 +236,7 @@ Advice advise(const AdviceInput& input) {
     advice.run = plan_run(joined(input, now.configs), input.is_several, now.rates);
     advice.now = prediction_of(now, *advice.run);
     const PlannedRun& run = *advice.run;
-    advice.certificate = input.is_several ? certify(run.roles, joined(input, now.configs), now.rates)
+    advice.certificate = input.is_several ? certify(run.joint_plans, joined(input, now.configs), now.rates)
                                           : certify(run.stages, *input.models.front(), now.rates);
   } catch (const BudgetError& error) {
     advice.refusal = error.what();

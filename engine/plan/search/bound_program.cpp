@@ -65,8 +65,8 @@ enum class Phase : std::uint8_t { first, first_in_parts, later };
 
 /// When the host's bytes are counted: as the norm of all gradients is known, at the first turn, and on
 /// average at a turn.
-enum class Moment : std::uint8_t { norm, first_turn, turn };
-constexpr std::size_t kMoments = 3;
+enum class CountPoint : std::uint8_t { norm, first_turn, turn };
+constexpr std::size_t kCountPoints = 3;
 
 /// What drives take of the host.
 enum class Spilled : std::uint8_t { state, parameter, gradient, kept };
@@ -379,26 +379,26 @@ class Builder {
       add(device_at_norm_, -state - at_norm_of(unit) - static_cast<double>(unit.sum));
     }
     add(device_row_, -on_device);
-    std::array<double, kMoments> at_host = {};
-    const auto add_to_host = [&](Spilled what, Moment moment, double bytes) {
-      const auto m = static_cast<std::size_t>(moment);
+    std::array<double, kCountPoints> at_host = {};
+    const auto add_to_host = [&](Spilled what, CountPoint point, double bytes) {
+      const auto m = static_cast<std::size_t>(point);
       at_host[m] += bytes;
       add(spilled_[static_cast<std::size_t>(what)][m], bytes);
     };
     if (choice.is_on_host()) {
-      for (const Moment moment : {Moment::norm, Moment::first_turn, Moment::turn}) {
-        const bool is_norm = moment == Moment::norm;
-        add_to_host(Spilled::state, moment, static_cast<double>(unit.host_state));
-        add_to_host(Spilled::parameter, moment,
+      for (const CountPoint point : {CountPoint::norm, CountPoint::first_turn, CountPoint::turn}) {
+        const bool is_norm = point == CountPoint::norm;
+        add_to_host(Spilled::state, point, static_cast<double>(unit.host_state));
+        add_to_host(Spilled::parameter, point,
                     is_norm && unit.is_made ? 0 : static_cast<double>(unit.parameter));
         // Drives may have what is frozen for good.
-        if (!has_drives_) at_host[static_cast<std::size_t>(moment)] += static_cast<double>(unit.frozen);
+        if (!has_drives_) at_host[static_cast<std::size_t>(point)] += static_cast<double>(unit.frozen);
         if (is_norm && facts_.global_norm)
-          add_to_host(Spilled::gradient, moment, static_cast<double>(unit.gradient));
+          add_to_host(Spilled::gradient, point, static_cast<double>(unit.gradient));
       }
     }
-    if (choice.moves_kept) add_to_host(Spilled::kept, Moment::turn, kept);
-    for (std::size_t m = 0; m < kMoments; ++m) add(host_at_[m], -at_host[m]);
+    if (choice.moves_kept) add_to_host(Spilled::kept, CountPoint::turn, kept);
+    for (std::size_t m = 0; m < kCountPoints; ++m) add(host_at_[m], -at_host[m]);
   }
 
   /// Between a unit's last pass and its update nothing needs parameters that the update makes anew.
@@ -443,7 +443,7 @@ class Builder {
             (time.whole_out + time.whole_in) * moved);
   }
 
-  /// Bytes that stay on the device at one moment though they move: at the last turn, of what has left it
+  /// Bytes that stay on the device at one point though they move: at the last turn, of what has left it
   /// before and is back; at the norm, of sums of gradients that do not.
   void add_stays() {
     double kept = 0, sums = 0;
@@ -471,8 +471,8 @@ class Builder {
   void add_spills() {
     if (!has_drives_ || !host_at_.front()) return;
     for (unsigned at = 1; at < 8; ++at) {
-      const auto has = [&](Moment moment) { return (at >> static_cast<unsigned>(moment)) % 2 == 1; };
-      add_spill(Spilled::state, at, 1, 1, has(Moment::norm) ? 1 : 0, has(Moment::first_turn) ? 1 : 0);
+      const auto has = [&](CountPoint point) { return (at >> static_cast<unsigned>(point)) % 2 == 1; };
+      add_spill(Spilled::state, at, 1, 1, has(CountPoint::norm) ? 1 : 0, has(CountPoint::first_turn) ? 1 : 0);
     }
     constexpr unsigned kNorm = 1, kFirstTurn = 2, kTurn = 4;
     // One that is its own master is read for its update, too.
@@ -485,14 +485,14 @@ class Builder {
     add_spill(Spilled::kept, kTurn, 1, 1, 0, 0);
   }
 
-  /// `at` has a bit for each moment at which the host has room for other things instead. `read` and `written`
+  /// `at` has a bit for each point at which the host has room for other things instead. `read` and `written`
   /// are how often all of it is read and written, and the others how often between the norm and the first
   /// turn.
   void add_spill(Spilled what, unsigned at, int read, int written, int read_ahead, int written_ahead) {
     const double bytes = most_spilled(what);
     if (bytes == 0) return;
     LinearProgram::Column column{.most = 1};
-    for (std::size_t m = 0; m < kMoments; ++m) {
+    for (std::size_t m = 0; m < kCountPoints; ++m) {
       if ((at >> m) % 2 == 0) continue;
       column.entries.emplace_back(*spilled_[static_cast<std::size_t>(what)][m], -bytes);
       column.entries.emplace_back(*host_at_[m], bytes);
@@ -535,10 +535,10 @@ class Builder {
   double in_memory_, out_memory_;  ///< seconds that a byte of a copy takes the host's memory
   BoundProgram made_;
   std::optional<std::size_t> device_row_ = {}, device_at_last_turn_ = {}, device_at_norm_ = {};
-  std::array<std::optional<std::size_t>, kMoments> host_at_ = {};
+  std::array<std::optional<std::size_t>, kCountPoints> host_at_ = {};
   std::vector<std::size_t> firsts_ = {};  ///< by kind: the row of its first crossings, or 0
-  /// What of each there is to spill at a moment.
-  std::array<std::array<std::optional<std::size_t>, kMoments>, kSpilled> spilled_ = {};
+  /// What of each there is to spill at a point.
+  std::array<std::array<std::optional<std::size_t>, kCountPoints>, kSpilled> spilled_ = {};
   std::vector<TimeRow> times_;
 };
 

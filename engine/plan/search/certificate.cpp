@@ -72,13 +72,13 @@ Certificate certify(const std::vector<Plan>& stages, const Model& model, const M
   return of_passes(longest);
 }
 
-Certificate certify(const std::vector<JointPlan>& roles, const std::vector<JointModel>& models,
+Certificate certify(const std::vector<JointPlan>& plans, const std::vector<JointModel>& models,
                     const MachineRates& rates) {
   double longest = 0;
-  for (const JointPlan& role : roles) {
+  for (const JointPlan& plan : plans) {
     double seconds = 0;
     for (std::size_t m = 0; m < models.size(); ++m) {
-      if (role.models[m]) seconds += least_pass_seconds(*models[m].model, role.models[m]->strategy, rates);
+      if (plan.models[m]) seconds += least_pass_seconds(*models[m].model, plan.models[m]->strategy, rates);
     }
     longest = std::max(longest, seconds);
   }

@@ -28,7 +28,7 @@ std::optional<Program> fit_host(const Program& program, const SpillOrder& order,
   // Fragmentation may need a little more than live bytes promise.
   std::optional<Program> fitted;
   first_number_near_low(first_number(order.forced, end, has_room), end, [&](std::size_t count) {
-    std::optional<Program> candidate = fit(with_spilled(program, order, count), kHostLevel, budget);
+    std::optional<Program> candidate = fit(with_spilled(program, order, count), kHostPair, budget);
     if (!candidate) return false;
     fitted = std::move(candidate);
     return true;
@@ -126,7 +126,7 @@ std::optional<Placement> share_with_drives(const Placement& placement, const Run
     if (spilled && fits(*spilled)) return spilled;
   }
   std::optional<Placement> spilled = with_all_spilled(placement, config, [&](Program program) {
-    return with_places(fit(std::move(program), kHostLevel, *config.memory.host).value(), Tier::nvme);
+    return with_places(fit(std::move(program), kHostPair, *config.memory.host).value(), Tier::nvme);
   });
   if (!fits(*spilled)) spilled.reset();
   return spilled;

@@ -52,8 +52,8 @@ double computing_seconds(const Program& program, const MachineRates& rates) {
 }
 
 /// The best of an order counts.
-void note(std::vector<ComparedOrder>& compared, const std::string& order, double seconds) {
-  const auto found = std::ranges::find(compared, order, &ComparedOrder::name);
+void note(std::vector<ComparedSequence>& compared, const std::string& order, double seconds) {
+  const auto found = std::ranges::find(compared, order, &ComparedSequence::name);
   if (found == compared.end()) {
     compared.push_back({order, seconds});
   } else {
@@ -80,9 +80,9 @@ JointPlanner::JointPlanner(std::vector<JointModel> models, const MachineRates& r
     check_size(*model.config, *model.model);
     meshes_.push_back(make_strategy(*model.config, *model.model).mesh);
   }
-  roles_ = roles_of(meshes_);
+  stage_sets_ = stage_sets_of(meshes_);
   shared_frozen_ = find_shared_frozen(models_, meshes_);
-  runs_.assign(roles_.size(), *models_.front().config);
+  runs_.assign(stage_sets_.size(), *models_.front().config);
 }
 
 /// The cheapest for the model alone with a share of the device, and with all that is beyond it on the host,
@@ -143,26 +143,26 @@ void JointPlanner::add_candidates(std::int64_t share, const std::vector<std::int
   }
   const auto is_same = [&](const Candidate& other) { return other.plain == candidate.plain; };
   if (std::ranges::any_of(candidates, is_same)) return;  // for another share
-  for (const TurnSchedule& schedule : turn_schedules(turns, roles_)) {
+  for (const TurnSchedule& schedule : turn_schedules(turns, stage_sets_)) {
     if (!only.empty() && schedule.name != only) continue;
     Candidate& added = candidates.emplace_back(candidate);
     if (!merge(schedule, added)) candidates.pop_back();
   }
 }
 
-/// False if the device is too small for some role's.
+/// False if the device is too small for some stage set's.
 bool JointPlanner::merge(const TurnSchedule& schedule, Candidate& candidate) const {
   candidate.order = schedule.name;
   std::vector<std::vector<Program>> rounds = candidate.plain;
   for (std::size_t m = 0; m < rounds.size(); ++m) {
     for (Program& of_stage : rounds[m]) of_stage = begin_round_with(of_stage, schedule.begins[m]);
   }
-  for (std::size_t role = 0; role < roles_.size(); ++role) {
-    const std::vector<ModelProgram> of_models = parts(role, rounds);
-    Program& merged = candidate.merged.emplace_back(
-        strata::merge(of_models, schedule.models[role], groups_.empty() ? groups_of(of_models) : groups_));
-    pin_state(role, merged, of_models);
-    const std::optional<StepCost> cost = step_cost(merged, runs_[role].memory.device, rates_);
+  for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
+    const std::vector<ModelProgram> of_models = parts(stage_set, rounds);
+    Program& merged = candidate.merged.emplace_back(strata::merge(
+        of_models, schedule.models[stage_set], groups_.empty() ? groups_of(of_models) : groups_));
+    pin_state(stage_set, merged, of_models);
+    const std::optional<StepCost> cost = step_cost(merged, runs_[stage_set].memory.device, rates_);
     if (!cost) return false;
     candidate.seconds = std::max(candidate.seconds, cost->seconds);
   }
@@ -173,7 +173,7 @@ ModelProgram JointPlanner::part(std::size_t model, const Program* program) const
   return {models_[model].name, program, shared_frozen_[model]};
 }
 
-/// The parts of a role's programs. A program without buffers takes no part.
+/// The parts of a stage set's programs. A program without buffers takes no part.
 std::vector<ModelProgram> JointPlanner::parts(const std::vector<Program>& programs) const {
   std::vector<ModelProgram> parts;
   parts.reserve(models_.size());
@@ -183,12 +183,12 @@ std::vector<ModelProgram> JointPlanner::parts(const std::vector<Program>& progra
 }
 
 /// By programs of all stages.
-std::vector<ModelProgram> JointPlanner::parts(std::size_t role,
+std::vector<ModelProgram> JointPlanner::parts(std::size_t stage_set,
                                               const std::vector<std::vector<Program>>& programs) const {
   std::vector<ModelProgram> parts;
   parts.reserve(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    const auto stage = static_cast<std::size_t>(roles_[role].stages[m]);
+    const auto stage = static_cast<std::size_t>(stage_sets_[stage_set].stages[m]);
     parts.push_back(part(m, programs[m].empty() ? nullptr : &programs[m][stage]));
   }
   return parts;
@@ -207,8 +207,10 @@ std::vector<JointPlanner::Candidate> JointPlanner::candidates(
 }
 
 /// Model after model, each in its first or in its second form.
-PlainInterludes JointPlanner::interludes(std::size_t role, const Candidate& candidate) const {
-  const auto stage_of = [&](std::size_t m) { return static_cast<std::size_t>(roles_[role].stages[m]); };
+PlainInterludes JointPlanner::interludes(std::size_t stage_set, const Candidate& candidate) const {
+  const auto stage_of = [&](std::size_t m) {
+    return static_cast<std::size_t>(stage_sets_[stage_set].stages[m]);
+  };
   std::vector<PlainInterludes> of_models(models_.size());
   OfInterludes<std::size_t> forms;
   for (std::size_t m = 0; m < models_.size(); ++m) {
@@ -230,9 +232,9 @@ PlainInterludes JointPlanner::interludes(std::size_t role, const Candidate& cand
                                                 : own->second[std::min(form, own->second.size() - 1)];
         order.insert(order.end(), find_turns(programs[m]).size(), static_cast<std::int32_t>(m));
       }
-      const std::vector<ModelProgram> of_role = parts(programs);
-      Program joined = strata::merge(of_role, order, candidate.merged[role].groups);
-      pin_state(role, joined, of_role);
+      const std::vector<ModelProgram> of_stage_set = parts(programs);
+      Program joined = strata::merge(of_stage_set, order, candidate.merged[stage_set].groups);
+      pin_state(stage_set, joined, of_stage_set);
       merged[interlude].push_back(std::move(joined));
     }
   }
@@ -258,7 +260,7 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
   constexpr double kGain = 0.99;  // less is within the error of rates
   constexpr std::size_t kCheapest = 4, kMostRefined = 8;
   std::optional<Choice> best;
-  std::vector<ComparedOrder> compared;
+  std::vector<ComparedSequence> compared;
   std::vector<std::pair<double, const Candidate*>> placed;
   const auto try_all = [&](const std::vector<Attempt>& attempts) {
     std::vector<std::optional<Choice>> choices = place_all(attempts, hindrance);
@@ -275,10 +277,10 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
   // The cheapest of each order that has none with room yet, and the cheapest of all.
   const auto find_untried = [&] {
     std::vector<Attempt> attempts;
-    std::set<std::string> orders;
-    for (const ComparedOrder& one : compared) orders.insert(one.name);
+    std::set<std::string> names;
+    for (const ComparedSequence& one : compared) names.insert(one.name);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (is_tried[i] || (!orders.insert(all[i].order).second && i >= kCheapest)) continue;
+      if (is_tried[i] || (!names.insert(all[i].order).second && i >= kCheapest)) continue;
       is_tried[i] = true;
       attempts.push_back({&all[i]});
     }
@@ -294,13 +296,13 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
   }
   try_all(attempts);
   if (!best) return std::nullopt;
-  for (ComparedOrder& order : compared) order.is_chosen = order.name == best->candidate.order;
+  for (ComparedSequence& order : compared) order.is_chosen = order.name == best->candidate.order;
   const Candidate candidate = best->candidate;
   const double seconds = best->seconds;
   std::vector<JointPlan> plans = finish(std::move(*best));
   if (first_strategies_.empty()) remember(plans, candidate);
   for (JointPlan& plan : plans) {
-    plan.orders = compared;
+    plan.sequences = compared;
     plan.round_seconds = seconds;
   }
   return plans;
@@ -308,9 +310,9 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
 
 std::vector<RankProgram> JointPlanner::ranks_of(const std::vector<JointPlan>& plans) const {
   std::vector<RankProgram> ranks;
-  for (std::size_t role = 0; role < roles_.size(); ++role) {
-    const PlannedProgram& training = plans[role].training;
-    ranks.push_back({roles_[role].rank, &training.program, &training.dependencies});
+  for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
+    const PlannedProgram& training = plans[stage_set].training;
+    ranks.push_back({stage_sets_[stage_set].rank, &training.program, &training.dependencies});
   }
   return ranks;
 }
@@ -334,17 +336,18 @@ std::vector<std::optional<JointPlanner::Choice>> JointPlanner::place_all(const s
   return choices;
 }
 
-/// Nothing if some role has no room, or if ranks that do it would wait in a circle.
+/// Nothing if some stage set has no room, or if ranks that do it would wait in a circle.
 std::optional<JointPlanner::Choice> JointPlanner::place(const Candidate& candidate, double kept_share,
                                                         Hindrance& hindrance) const {
   Choice choice = {.placements = {}, .candidate = candidate};
-  for (std::size_t role = 0; role < roles_.size(); ++role) {
-    std::optional<Placement> placement = place_plain(candidate.merged[role], interludes(role, candidate),
-                                                     runs_[role], kept_share, hindrance.shortage);
+  for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
+    std::optional<Placement> placement =
+        place_plain(candidate.merged[stage_set], interludes(stage_set, candidate), runs_[stage_set],
+                    kept_share, hindrance.shortage);
     if (!placement) return std::nullopt;
     choice.placements.push_back(std::move(*placement));
   }
-  const JointRound round(roles_, choice.placements);
+  const JointRound round(stage_sets_, choice.placements);
   if (!round.meets()) {
     hindrance.is_waiting = true;
     return std::nullopt;
@@ -354,17 +357,18 @@ std::optional<JointPlanner::Choice> JointPlanner::place(const Candidate& candida
 }
 
 /// Units are numbered model after model, of those that take part.
-JointPlanner::StateKey JointPlanner::key_of(std::size_t role, const StatePlace& place,
+JointPlanner::StateKey JointPlanner::key_of(std::size_t stage_set, const StateEntry& place,
                                             std::int32_t first_unit) {
-  return {role,       place.model,    place.unit < 0 ? -1 : place.unit - first_unit,
+  return {stage_set,  place.model,    place.unit < 0 ? -1 : place.unit - first_unit,
           place.part, place.is_whole, place.piece.first};
 }
 
-void JointPlanner::pin_state(std::size_t role, Program& program, std::span<const ModelProgram> parts) const {
+void JointPlanner::pin_state(std::size_t stage_set, Program& program,
+                             std::span<const ModelProgram> parts) const {
   if (pins_.empty()) return;
-  for (const StatePlace& place : program.state) {
+  for (const StateEntry& place : program.state) {
     const auto model = static_cast<std::size_t>(place.model);
-    program.buffer(place.buffer).pin = pins_.at(key_of(role, place, first_unit(parts, model)));
+    program.buffer(place.buffer).pin = pins_.at(key_of(stage_set, place, first_unit(parts, model)));
   }
 }
 
@@ -372,18 +376,18 @@ void JointPlanner::remember(const std::vector<JointPlan>& first, const Candidate
   first_strategies_ = candidate.strategies;
   first_share_ = candidate.share;
   groups_ = first.front().training.program.groups;
-  for (std::size_t role = 0; role < roles_.size(); ++role) {
-    const JointPlan& plan = first[role];
+  for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
+    const JointPlan& plan = first[stage_set];
     for (std::size_t m = 0; m < plan.models.size(); ++m) {
       if (!plan.models[m]) continue;
       const Program& own = plan.models[m]->training.program;
-      for (StatePlace place : own.state) {
+      for (StateEntry place : own.state) {
         place.model = static_cast<std::int32_t>(m);
         const Buffer& buffer = own.buffer(place.buffer);
-        pins_[key_of(role, place, 0)] = {buffer.tier, buffer.offset};
+        pins_[key_of(stage_set, place, 0)] = {buffer.tier, buffer.offset};
       }
     }
-    RunConfig::MemorySection& memory = runs_[role].memory;
+    RunConfig::MemorySection& memory = runs_[stage_set].memory;
     memory.device = plan.arena_bytes(Tier::device);
     if (memory.host) memory.host = plan.arena_bytes(Tier::host);
     memory.nvme_size = plan.arena_bytes(Tier::nvme);
@@ -393,27 +397,27 @@ void JointPlanner::remember(const std::vector<JointPlan>& first, const Candidate
 std::vector<JointPlan> JointPlanner::finish(Choice best) const {
   std::set<Channel> channels;
   std::vector<JointPlan> plans;
-  plans.reserve(roles_.size());
-  for (std::size_t role = 0; role < roles_.size(); ++role) {
-    const Placement& placement = best.placements[role];
-    add_channels(placement.training, roles_[role].rank, channels);
+  plans.reserve(stage_sets_.size());
+  for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
+    const Placement& placement = best.placements[stage_set];
+    add_channels(placement.training, stage_sets_[stage_set].rank, channels);
     for (const auto& [interlude, program] : placement.interludes)
-      add_channels(program, roles_[role].rank, channels);
-    plans.push_back(finish(role, std::move(best.placements[role]), best.candidate));
+      add_channels(program, stage_sets_[stage_set].rank, channels);
+    plans.push_back(finish(stage_set, std::move(best.placements[stage_set]), best.candidate));
   }
   for (JointPlan& plan : plans) plan.channels = channels;
   return plans;
 }
 
-JointPlan JointPlanner::finish(std::size_t role, Placement placement, const Candidate& candidate) const {
+JointPlan JointPlanner::finish(std::size_t stage_set, Placement placement, const Candidate& candidate) const {
   JointPlan plan;
-  const RunConfig::MemorySection& memory = runs_[role].memory;
+  const RunConfig::MemorySection& memory = runs_[stage_set].memory;
   plan.budgets = budgets_of(memory);
-  const std::vector<ModelProgram> of_models = parts(role, candidate.plain);
+  const std::vector<ModelProgram> of_models = parts(stage_set, candidate.plain);
   for (std::size_t m = 0; m < models_.size(); ++m) {
     plan.models.emplace_back();
     if (of_models[m].plain == nullptr) continue;
-    const auto stage = static_cast<std::size_t>(roles_[role].stages[m]);
+    const auto stage = static_cast<std::size_t>(stage_sets_[stage_set].stages[m]);
     Placement part{candidate.strategies[m][stage], part_of(placement.training, of_models, m)};
     for (const auto& [interlude, program] : placement.interludes) {
       if (!has(part.strategy, interlude)) continue;

@@ -1,7 +1,7 @@
 // The plan of several models that are trained at once: one program of a round, which has a step of each, with
 // one place for every buffer within the budgets that they share. If models have stages, ranks have programs
-// of several roles (roles.h), and their plans are made together. When one ends, the others are planned anew
-// within the memory that there is, with their state where it is.
+// of several stage sets (stage_sets.h), and their plans are made together. When one ends, the others are
+// planned anew within the memory that there is, with their state where it is.
 #pragma once
 
 #include <map>
@@ -18,26 +18,26 @@
 #include "engine/plan/search/joint_model.h"
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/planner.h"
-#include "engine/plan/search/roles.h"
+#include "engine/plan/search/stage_sets.h"
 #include "engine/plan/search/turn_schedule.h"
 
 namespace strata {
 
-/// An order of turns that was compared with others.
-struct ComparedOrder {
+/// A turn sequence that was compared with others.
+struct ComparedSequence {
   std::string name;
   double seconds = 0;  ///< of a round, by its timeline
   bool is_chosen = false;
 };
 
-/// What the ranks do that have a role.
+/// What the ranks do that have a stage set.
 struct JointPlan {
   PlannedProgram training;
   OfInterludes<PlannedProgram> interludes;
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   std::vector<std::optional<Plan>> models;  ///< by number: each one's part, or nothing
-  std::set<Channel> channels;               ///< in which programs of any role exchange values
-  std::vector<ComparedOrder> orders;
+  std::set<Channel> channels;               ///< in which programs of any stage set exchange values
+  std::vector<ComparedSequence> sequences;
   double round_seconds = 0;      ///< by the timeline of all ranks
   double computing_seconds = 0;  ///< of a round: no order takes less
 
@@ -51,20 +51,22 @@ class JointPlanner {
   /// they have the same ranks, and no asynchronous schedule.
   JointPlanner(std::vector<JointModel> models, const MachineRates& rates);
 
-  /// A plan for each role, for the models that have steps left, in the order that is fastest by its timeline,
-  /// or in `order`. Plans after the first leave state where the first has put it, and take no more memory.
-  /// Throws ConfigError if the budgets do not hold the first.
+  /// A plan for each stage set, for the models that have steps left, in the order that is fastest by its
+  /// timeline, or in `order`. Plans after the first leave state where the first has put it, and take no more
+  /// memory. Throws ConfigError if the budgets do not hold the first.
   std::vector<JointPlan> plan(const std::vector<std::int64_t>& remaining_steps,
                               const std::string& order = {});
   /// For some of these models, whose state stays where it is, in no more memory than the first plan takes;
   /// nothing if no such plan is found.
   std::optional<std::vector<JointPlan>> replan(const std::vector<std::int64_t>& remaining_steps,
                                                const std::string& order = {});
-  /// One rank of each role, with what it does by these plans. REQUIRES: they outlive what is returned.
+  /// One rank of each stage set, with what it does by these plans. REQUIRES: they outlive what is returned.
   std::vector<RankProgram> ranks_of(const std::vector<JointPlan>& plans) const;
   const std::vector<JointModel>& models() const { return models_; }
-  /// The number of a rank's role.
-  std::size_t role_of(std::int64_t rank) const { return strata::role_of(rank, meshes_, roles_); }
+  /// The number of a rank's stage set.
+  std::size_t stage_set_of(std::int64_t rank) const {
+    return strata::stage_set_of(rank, meshes_, stage_sets_);
+  }
 
  private:
   /// What each model takes part with, and when nothing hinders it what a round costs.
@@ -73,11 +75,11 @@ class JointPlanner {
     std::vector<std::vector<Strategy>> strategies;  ///< by model and stage; none: it takes no part
     std::vector<std::vector<Program>> plain;        ///< by model and stage
     std::string order;
-    std::vector<Program> merged;  ///< by role
+    std::vector<Program> merged;  ///< by stage set
     double seconds = 0;
   };
   struct Choice {
-    std::vector<Placement> placements;  ///< by role
+    std::vector<Placement> placements;  ///< by stage set
     Candidate candidate;
     double seconds = 0;
   };
@@ -94,7 +96,7 @@ class JointPlanner {
   };
   /// Role, model, unit, part, whether it is whole, first element.
   using StateKey = std::tuple<std::size_t, std::int32_t, std::int32_t, StatePart, bool, std::int64_t>;
-  static StateKey key_of(std::size_t role, const StatePlace& place, std::int32_t first_unit);
+  static StateKey key_of(std::size_t stage_set, const StateEntry& place, std::int32_t first_unit);
 
   std::optional<std::vector<JointPlan>> find(const std::vector<std::int64_t>& remaining_steps,
                                              const std::string& order, Hindrance& hindrance);
@@ -109,13 +111,14 @@ class JointPlanner {
   std::vector<std::optional<Choice>> place_all(const std::vector<Attempt>& attempts,
                                                Hindrance& hindrance) const;
   std::optional<Choice> place(const Candidate& candidate, double kept_share, Hindrance& hindrance) const;
-  PlainInterludes interludes(std::size_t role, const Candidate& candidate) const;
-  std::vector<ModelProgram> parts(std::size_t role, const std::vector<std::vector<Program>>& programs) const;
+  PlainInterludes interludes(std::size_t stage_set, const Candidate& candidate) const;
+  std::vector<ModelProgram> parts(std::size_t stage_set,
+                                  const std::vector<std::vector<Program>>& programs) const;
   std::vector<ModelProgram> parts(const std::vector<Program>& programs) const;
   ModelProgram part(std::size_t model, const Program* program) const;
-  void pin_state(std::size_t role, Program& program, std::span<const ModelProgram> parts) const;
+  void pin_state(std::size_t stage_set, Program& program, std::span<const ModelProgram> parts) const;
   std::vector<JointPlan> finish(Choice best) const;
-  JointPlan finish(std::size_t role, Placement placement, const Candidate& candidate) const;
+  JointPlan finish(std::size_t stage_set, Placement placement, const Candidate& candidate) const;
   void remember(const std::vector<JointPlan>& first, const Candidate& candidate);
   std::optional<Bytes> find_smallest_device() const;
   [[noreturn]] void refuse(const Hindrance& hindrance) const;
@@ -124,8 +127,8 @@ class JointPlanner {
   MachineRates rates_;
   std::vector<Mesh> meshes_;                              ///< by model
   std::vector<std::vector<std::int32_t>> shared_frozen_;  ///< by model and unit (shared_frozen.h)
-  std::vector<RankRole> roles_;
-  /// By role: the first model's, whose budgets are all that there is.
+  std::vector<StageSet> stage_sets_;
+  /// By stage set: the first model's, whose budgets are all that there is.
   std::vector<RunConfig> runs_;
   /// By stage. Models that differ in numbers alone, such as the learning rate, share what was found.
   std::map<std::pair<std::string, std::int64_t>, std::optional<std::vector<Strategy>>> strategies_;

@@ -33,7 +33,7 @@ Bytes staying_bytes(const Program& program) {
 Bytes brought_bytes(const Program& program, std::span<const std::int32_t> shared_frozen,
                     std::set<std::int32_t>& brought) {
   Bytes bytes = 0;
-  for (const StatePlace& place : program.state) {
+  for (const StateEntry& place : program.state) {
     if (place.part != StatePart::frozen || program.buffer(place.buffer).tier != Tier::device) continue;
     const std::int32_t number = shared_frozen[static_cast<std::size_t>(place.unit)];
     if (number >= 0 && !brought.insert(number).second) bytes += program.buffer(place.buffer).bytes;
@@ -44,7 +44,7 @@ Bytes brought_bytes(const Program& program, std::span<const std::int32_t> shared
 }  // namespace
 
 /// The hungriest model's turn beside what the others have there all the time, on the rank with most of it; or
-/// as much more as has room for an order of turns.
+/// as much more as has room for a turn sequence.
 std::optional<Bytes> JointPlanner::find_smallest_device() const {
   std::vector<RunConfig> configs;
   std::vector<JointModel> models = models_;

@@ -7,11 +7,11 @@
 
 namespace strata {
 
-JointRound::JointRound(std::span<const RankRole> roles, std::span<const Placement> placements) {
-  for (std::size_t role = 0; role < roles.size(); ++role) {
-    training_.add(roles[role].rank, placements[role].training);
-    for (const auto& [interlude, program] : placements[role].interludes)
-      interludes_[interlude].add(roles[role].rank, program);
+JointRound::JointRound(std::span<const StageSet> stage_sets, std::span<const Placement> placements) {
+  for (std::size_t stage_set = 0; stage_set < stage_sets.size(); ++stage_set) {
+    training_.add(stage_sets[stage_set].rank, placements[stage_set].training);
+    for (const auto& [interlude, program] : placements[stage_set].interludes)
+      interludes_[interlude].add(stage_sets[stage_set].rank, program);
   }
 }
 

@@ -1,4 +1,5 @@
-// The placed programs of all roles together: whether ranks that run them meet, and how long a round takes.
+// The placed programs of all stage sets together: whether ranks that run them meet, and how long a round
+// takes.
 #pragma once
 
 #include <span>
@@ -6,14 +7,14 @@
 
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/placement.h"
-#include "engine/plan/search/roles.h"
+#include "engine/plan/search/stage_sets.h"
 
 namespace strata {
 
 class JointRound {
  public:
-  /// REQUIRES: the placements, one of each role, outlive this.
-  JointRound(std::span<const RankRole> roles, std::span<const Placement> placements);
+  /// REQUIRES: the placements, one of each stage set, outlive this.
+  JointRound(std::span<const StageSet> stage_sets, std::span<const Placement> placements);
 
   /// Whether all ranks come to what they do together, in training and between steps.
   bool meets() const;

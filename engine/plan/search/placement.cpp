@@ -42,7 +42,7 @@ void place_on_host(Program& program, Bytes budget) {
 /// What fits the device, with what is beyond it on the host.
 std::optional<Program> fit_device(Program plain, const RunConfig::MemorySection& memory,
                                   double kept_share = 1) {
-  std::optional<Program> placed = fit(std::move(plain), kDeviceLevel, memory.device, kept_share);
+  std::optional<Program> placed = fit(std::move(plain), kDevicePair, memory.device, kept_share);
   if (placed) place_on_host(*placed, memory.host.value_or(kUnlimited));
   return placed;
 }
@@ -50,7 +50,7 @@ std::optional<Program> fit_device(Program plain, const RunConfig::MemorySection&
 /// A plain program, unchanged if values may leave the device; if there is no other tier they all stay, but
 /// for what can be gathered again.
 Program as_tiers_allow(Program plain, const RunConfig& config) {
-  return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited, 0);
+  return config.memory.host ? std::move(plain) : keep_resident(plain, kDevicePair, kUnlimited, 0);
 }
 
 /// Orders in which an interlude may pass the model: the training's, and the one that keeps less. Samples are
@@ -119,7 +119,7 @@ std::optional<Placement> with_late_updates(const Model& model, const Placement& 
   Placement late = placement;
   late.strategy.updates_late = true;
   Program plain = leanest_training(model, late.strategy, config);
-  if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return std::nullopt;
+  if (near_bytes(plain, kDevicePair).smallest > config.memory.device) return std::nullopt;
   std::optional<Program> training = fit_device(std::move(plain), config.memory);
   if (!training) return std::nullopt;
   late.training = std::move(*training);
@@ -195,7 +195,7 @@ PlainInterludes plain_interludes(const Model& model, const Strategy& strategy, c
 
 std::optional<Placement> place_plain(Program training, PlainInterludes interludes, const RunConfig& config,
                                      double kept_share, Shortage& shortage) {
-  if (near_bytes(training, kDeviceLevel).smallest > config.memory.device) return std::nullopt;
+  if (near_bytes(training, kDevicePair).smallest > config.memory.device) return std::nullopt;
   if (tier_without_room(bytes_beyond_device(training, config.memory.device), config, shortage))
     return std::nullopt;
   Placement placement;
@@ -255,7 +255,7 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
 
   Placement placement{with_device_state(strategy_, units, first_unit_), {}};
   Program plain = leanest_training(*model_, placement.strategy, config);
-  if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return exceeds_device();
+  if (near_bytes(plain, kDevicePair).smallest > config.memory.device) return exceeds_device();
   needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(plain, config.memory.device));
   if (const auto full = tier_that_lacks()) return {.full = full};
 

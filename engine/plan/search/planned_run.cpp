@@ -41,16 +41,16 @@ PlannedRun plan_several(const std::vector<JointModel>& models, const MachineRate
     steps.push_back(model.config->train.steps);
   }
   JointPlanner planner(models, rates);
-  run.roles = planner.plan(steps);
-  run.ranks = planner.ranks_of(run.roles);
-  run.step = estimate_step(run.ranks, {}, run.roles, models.front().config->plan.lanes, rates);
+  run.joint_plans = planner.plan(steps);
+  run.ranks = planner.ranks_of(run.joint_plans);
+  run.step = estimate_step(run.ranks, {}, run.joint_plans, models.front().config->plan.lanes, rates);
   return run;
 }
 
 }  // namespace
 
 StepEstimate estimate_step(const std::vector<RankProgram>& ranks, const std::vector<Plan>& stages,
-                           const std::vector<JointPlan>& roles, LaneMode lanes, const MachineRates& rates) {
+                           const std::vector<JointPlan>& joint, LaneMode lanes, const MachineRates& rates) {
   StepEstimate step = {.timeline = simulated_seconds(ranks, rates)};
   for (const RankProgram& rank : ranks) {
     step.work = std::max(step.work, placed_cost(*rank.program, rates).seconds);
@@ -61,7 +61,7 @@ StepEstimate estimate_step(const std::vector<RankProgram>& ranks, const std::vec
     if (needs.longest() > step.needs.longest()) step.needs = needs;
   };
   for (const Plan& plan : stages) consider(step_needs(plan, rates));
-  for (const JointPlan& plan : roles) consider(round_needs(plan, rates));
+  for (const JointPlan& plan : joint) consider(round_needs(plan, rates));
   step.seconds = std::max({step.timeline, step.work, step.needs.longest()});
   return step;
 }
@@ -71,7 +71,7 @@ std::array<Bytes, kTiers.size()> PlannedRun::peaks() const {
   for (const Tier tier : kTiers) {
     Bytes& peak = peaks[static_cast<std::size_t>(tier)];
     for (const Plan& plan : stages) peak = std::max(peak, plan.arena_bytes(tier));
-    for (const JointPlan& plan : roles) peak = std::max(peak, plan.arena_bytes(tier));
+    for (const JointPlan& plan : joint) peak = std::max(peak, plan.arena_bytes(tier));
   }
   return peaks;
 }

@@ -49,11 +49,11 @@ MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& stages, 
   return rates;
 }
 
-MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& roles,
+MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& plans,
                            const std::vector<JointModel>& models, double seconds) {
   if (seconds <= 0) return rates;
-  for (const JointPlan& plan : roles) raise(rates, round_needs(plan, rates), seconds);
-  raise_all(rates, certify(roles, models, rates).seconds, seconds);
+  for (const JointPlan& plan : plans) raise(rates, round_needs(plan, rates), seconds);
+  raise_all(rates, certify(plans, models, rates).seconds, seconds);
   return rates;
 }
 

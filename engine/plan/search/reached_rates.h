@@ -17,8 +17,8 @@ namespace strata {
 /// is 0, of a run without a step.
 MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& stages, const Model& model,
                            double seconds);
-/// `rates` of a machine that did a round of these plans, by role, in `seconds`.
-MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& roles,
+/// `rates` of a machine that did a round of these plans, by stage set, in `seconds`.
+MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& plans,
                            const std::vector<JointModel>& models, double seconds);
 
 }  // namespace strata

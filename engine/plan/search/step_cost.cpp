@@ -61,7 +61,7 @@ struct Excess {
 
 /// All of them if the budget is too small for the plain program.
 Excess find_excess(const Program& plain, Bytes budget) {
-  Residency residency(plain, kDeviceLevel);
+  Residency residency(plain, kDevicePair);
   if (budget < residency.needs().smallest) return {kUnlimited, kUnlimited};
   const ResidentBytes now = residency.bytes(budget), least = residency.bytes(kUnlimited);
   return {now.fetched + now.written_back - least.fetched - least.written_back, now.sent() - least.sent()};
@@ -70,7 +70,7 @@ Excess find_excess(const Program& plain, Bytes budget) {
 }  // namespace
 
 std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const MachineRates& rates) {
-  Residency residency(plain, kDeviceLevel);
+  Residency residency(plain, kDevicePair);
   if (residency.needs().smallest > budget) return std::nullopt;
   return cost_of(plain, rates, work(plain, rates), residency.bytes(budget));
 }

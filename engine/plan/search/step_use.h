@@ -19,7 +19,7 @@ namespace strata {
 /// Bytes of one kind of buffers.
 struct KindUse {
   std::array<Bytes, kTiers.size()> stays = {};    ///< by tier, from step to step
-  std::array<Bytes, kTiers.size()> at_peak = {};  ///< by tier, at its fullest moment
+  std::array<Bytes, kTiers.size()> at_peak = {};  ///< by tier, at its peak
   Traffic moved;                                  ///< in a step that saves nothing
 
   Bytes stays_on(Tier tier) const { return stays[static_cast<std::size_t>(tier)]; }

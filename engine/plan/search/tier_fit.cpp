@@ -23,23 +23,23 @@ Program with_places_within(Program program, Tier tier, Bytes budget) {
 
 /// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
 /// nothing if it does not fit even where none is moved.
-std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget) {
+std::optional<Program> fit_prefetched(const Program& resident, const TierPair& pair, Bytes budget) {
   const auto prefetched = [&](Bytes filled) {
-    return with_places_within(prefetch(resident, level, filled), level.near, budget);
+    return with_places_within(prefetch(resident, pair, filled), pair.near, budget);
   };
   for (Bytes filled = budget;;) {
     Program placed = prefetched(filled);
-    const Bytes over = peak_of(placed, level.near) - budget;
+    const Bytes over = peak_of(placed, pair.near) - budget;
     if (over <= 0) return placed;
     if (filled == 0) return std::nullopt;
-    if (filled == budget && peak_of(prefetched(0), level.near) > budget) return std::nullopt;
+    if (filled == budget && peak_of(prefetched(0), pair.near) > budget) return std::nullopt;
     filled = filled > budget / 2 ? filled - std::max(over, filled / 64) : 0;
   }
 }
 
-std::ptrdiff_t gatherings(const Program& program, const Level& level) {
+std::ptrdiff_t gatherings(const Program& program, const TierPair& pair) {
   return std::ranges::count_if(program.instructions,
-                               [&](const Instruction& instruction) { return level.gathers(instruction); });
+                               [&](const Instruction& instruction) { return pair.gathers(instruction); });
 }
 
 }  // namespace
@@ -53,20 +53,20 @@ Program with_places(Program program, Tier tier) {
   return program;
 }
 
-std::optional<Program> fit(Program plain, const Level& level, Bytes budget, double kept_share) {
-  Residency residency(plain, level);
+std::optional<Program> fit(Program plain, const TierPair& pair, Bytes budget, double kept_share) {
+  Residency residency(plain, pair);
   const Bytes smallest = residency.needs().smallest;
   if (budget < smallest) return std::nullopt;
-  place_tier(plain, level.near);
-  if (peak_of(plain, level.near) > budget) return std::nullopt;
-  const std::ptrdiff_t all_gatherings = gatherings(plain, level);
+  place_tier(plain, pair.near);
+  if (peak_of(plain, pair.near) > budget) return std::nullopt;
+  const std::ptrdiff_t all_gatherings = gatherings(plain, pair);
   const auto most = static_cast<Bytes>(kept_share * static_cast<double>(budget));
   for (Bytes allowed = kept_share < 1 ? std::max(smallest, most) : budget; allowed > smallest / 8;) {
     for (const Bytes with_gathered : {allowed, allowed - allowed / 32, allowed - allowed / 8, Bytes{0}}) {
       const Program resident = residency.run(allowed, with_gathered);
-      std::optional<Program> placed = fit_prefetched(resident, level, budget);
+      std::optional<Program> placed = fit_prefetched(resident, pair, budget);
       if (placed) return placed;
-      if (gatherings(resident, level) == all_gatherings) break;
+      if (gatherings(resident, pair) == all_gatherings) break;
     }
     allowed = allowed > smallest ? std::max(smallest, allowed - allowed / 32) : allowed - allowed / 4;
   }

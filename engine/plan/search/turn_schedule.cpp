@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/plan/search/turn_order.h"
+#include "engine/plan/search/turn_sequence.h"
 
 namespace strata {
 namespace {
@@ -17,8 +17,8 @@ using Ranking = std::vector<std::vector<std::size_t>>;
 /// Does turns one after another, those first that can begin first.
 class ListScheduling {
  public:
-  ListScheduling(const std::vector<ModelTurns>& models, std::span<const RankRole> roles)
-      : models_(models), roles_(roles), free_(roles.size(), 0.0) {
+  ListScheduling(const std::vector<ModelTurns>& models, std::span<const StageSet> stage_sets)
+      : models_(models), stage_sets_(stage_sets), free_(stage_sets.size(), 0.0) {
     for (const ModelTurns& model : models) {
       OfModel& of = of_.emplace_back();
       const std::size_t stages = model.turns.empty() ? 0 : model.turns.front().stages.size();
@@ -77,8 +77,8 @@ class ListScheduling {
 
   double start(std::size_t m, std::size_t t) const {
     double start = 0;
-    for (std::size_t r = 0; r < roles_.size(); ++r) {
-      const auto stage = static_cast<std::size_t>(roles_[r].stages[m]);
+    for (std::size_t r = 0; r < stage_sets_.size(); ++r) {
+      const auto stage = static_cast<std::size_t>(stage_sets_[r].stages[m]);
       const JointTurn::OfStage& of = turn(m, t).stages[stage];
       if (of.turns == 0) continue;
       for (const std::int32_t made : of.after)
@@ -96,21 +96,21 @@ class ListScheduling {
       of_[m].ends[t][stage] = start + of.seconds;
       ++of_[m].next[stage];
     }
-    for (std::size_t r = 0; r < roles_.size(); ++r) {
-      const JointTurn::OfStage& of = turn(m, t).stages[static_cast<std::size_t>(roles_[r].stages[m])];
+    for (std::size_t r = 0; r < stage_sets_.size(); ++r) {
+      const JointTurn::OfStage& of = turn(m, t).stages[static_cast<std::size_t>(stage_sets_[r].stages[m])];
       if (of.turns > 0 && of.seconds > 0) free_[r] = start + of.seconds;
     }
   }
 
   const std::vector<ModelTurns>& models_;
-  std::span<const RankRole> roles_;
+  std::span<const StageSet> stage_sets_;
   std::vector<OfModel> of_;
-  std::vector<double> free_;  ///< by role: when the device has done what it was given
+  std::vector<double> free_;  ///< by stage set: when the device has done what it was given
 };
 
 /// A model's turns in the order in which its stages do them if it is alone.
 std::vector<std::vector<std::size_t>> orders_alone(const std::vector<ModelTurns>& models,
-                                                   std::span<const RankRole> roles) {
+                                                   std::span<const StageSet> stage_sets) {
   std::vector<std::vector<std::size_t>> orders;
   for (std::size_t m = 0; m < models.size(); ++m) {
     std::vector<ModelTurns> alone(models.size());
@@ -119,7 +119,7 @@ std::vector<std::vector<std::size_t>> orders_alone(const std::vector<ModelTurns>
     as_listed[m].resize(models[m].turns.size());
     std::iota(as_listed[m].begin(), as_listed[m].end(), std::size_t{0});
     orders.emplace_back();
-    for (const auto& [model, turn] : ListScheduling(alone, roles).run(as_listed, true))
+    for (const auto& [model, turn] : ListScheduling(alone, stage_sets).run(as_listed, true))
       orders.back().push_back(turn);
   }
   return orders;
@@ -141,7 +141,7 @@ TurnsOfModel turns_of(const ModelTurns& model, const std::vector<std::size_t>& o
   return turns;
 }
 
-Ranking ranking_of(const TurnOrder& order, const std::vector<std::vector<std::size_t>>& orders_alone) {
+Ranking ranking_of(const TurnSequence& order, const std::vector<std::vector<std::size_t>>& orders_alone) {
   Ranking ranking;
   ranking.reserve(orders_alone.size());
   for (const std::vector<std::size_t>& turns : orders_alone) ranking.emplace_back(turns.size());
@@ -154,7 +154,7 @@ Ranking ranking_of(const TurnOrder& order, const std::vector<std::vector<std::si
 }
 
 /// A turn of the order is as many of the plain program's.
-std::vector<std::size_t> begins_of(const TurnOrder& order, const std::vector<ModelTurns>& models,
+std::vector<std::size_t> begins_of(const TurnSequence& order, const std::vector<ModelTurns>& models,
                                    const std::vector<std::vector<std::size_t>>& orders_alone) {
   std::vector<std::size_t> begins(models.size(), 0);
   for (std::size_t m = 0; m < models.size(); ++m) {
@@ -167,17 +167,18 @@ std::vector<std::size_t> begins_of(const TurnOrder& order, const std::vector<Mod
 }  // namespace
 
 std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
-                                         std::span<const RankRole> roles) {
-  const std::vector<std::vector<std::size_t>> alone = orders_alone(models, roles);
+                                         std::span<const StageSet> stage_sets) {
+  const std::vector<std::vector<std::size_t>> alone = orders_alone(models, stage_sets);
   std::vector<TurnSchedule> schedules;
-  const auto add = [&](const TurnOrder& order, bool fills_bubbles) {
+  const auto add = [&](const TurnSequence& order, bool fills_bubbles) {
     TurnSchedule& schedule = schedules.emplace_back();
     schedule.name = order.name + (fills_bubbles ? ", bubbles filled" : "");
-    schedule.models.resize(roles.size());
+    schedule.models.resize(stage_sets.size());
     schedule.begins = begins_of(order, models, alone);
-    for (const auto& [m, t] : ListScheduling(models, roles).run(ranking_of(order, alone), fills_bubbles)) {
-      for (std::size_t r = 0; r < roles.size(); ++r) {
-        const auto stage = static_cast<std::size_t>(roles[r].stages[m]);
+    for (const auto& [m, t] :
+         ListScheduling(models, stage_sets).run(ranking_of(order, alone), fills_bubbles)) {
+      for (std::size_t r = 0; r < stage_sets.size(); ++r) {
+        const auto stage = static_cast<std::size_t>(stage_sets[r].stages[m]);
         const auto count = static_cast<std::size_t>(models[m].turns[t].stages[stage].turns);
         schedule.models[r].insert(schedule.models[r].end(), count, static_cast<std::int32_t>(m));
       }
@@ -185,17 +186,17 @@ std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
   };
   std::vector<TurnsOfModel> turns;
   turns.reserve(models.size());
-  TurnOrder step_after_step{"step after step", {}, std::vector<std::size_t>(models.size(), 0)};
+  TurnSequence step_after_step{"step after step", {}, std::vector<std::size_t>(models.size(), 0)};
   for (std::size_t m = 0; m < models.size(); ++m) {
     turns.push_back(turns_of(models[m], alone[m]));
     step_after_step.models.insert(step_after_step.models.end(), alone[m].size(),
                                   static_cast<std::int32_t>(m));
   }
-  const bool has_bubbles = roles.size() > 1;
+  const bool has_bubbles = stage_sets.size() > 1;
   if (has_bubbles) add(step_after_step, false);
   // Stages of a model would have to begin their rounds with what meets.
   const RoundEnds ends = has_bubbles ? RoundEnds::between_steps : RoundEnds::within_steps;
-  for (const TurnOrder& order : turn_orders(turns, ends)) add(order, has_bubbles);
+  for (const TurnSequence& order : turn_sequences(turns, ends)) add(order, has_bubbles);
   return schedules;
 }
 

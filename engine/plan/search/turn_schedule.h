@@ -1,4 +1,5 @@
-// Turns of several models on all ranks at once: which model's turn it is, from turn to turn, for each role.
+// Turns of several models on all ranks at once: which model's turn it is, from turn to turn, for each stage
+// set.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "engine/plan/search/joint_turns.h"
-#include "engine/plan/search/roles.h"
+#include "engine/plan/search/stage_sets.h"
 
 namespace strata {
 
@@ -17,18 +18,18 @@ struct ModelTurns {
   std::int64_t remaining_steps = 1;  ///< of the run
 };
 
-/// An order of turns, as each role has it.
+/// A turn sequence, as each stage set has it.
 struct TurnSchedule {
   std::string name;
-  std::vector<std::vector<std::int32_t>> models;  ///< by role: whose turn it is
-  std::vector<std::size_t> begins;  ///< by model: the turn that rounds begin with, as of a TurnOrder
+  std::vector<std::vector<std::int32_t>> models;  ///< by stage set: whose turn it is
+  std::vector<std::size_t> begins;  ///< by model: the turn that rounds begin with, as of a TurnSequence
 };
 
-/// The orders of turn_orders(). If there are several roles, the bubbles of each order are filled: while a
-/// rank waits for another in one model, it takes the first turn of other models that can be done. Step after
-/// step is there without that, too, for comparison. Every order has a turn on all of its roles at once. So
-/// ranks that do one thing at a time never wait in a circle.
+/// The orders of turn_sequences(). If there are several stage sets, the bubbles of each order are filled:
+/// while a rank waits for another in one model, it takes the first turn of other models that can be done.
+/// Step after step is there without that, too, for comparison. Every order has a turn on all of its stage
+/// sets at once. So ranks that do one thing at a time never wait in a circle.
 std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
-                                         std::span<const RankRole> roles);
+                                         std::span<const StageSet> stage_sets);
 
 }  // namespace strata

@@ -160,10 +160,10 @@ TEST(AsynchronousPrograms, KeepTheirMeaningOnAnyBudgetInAnyOrder) {
           strategy.pins = {pins, pins, pins};
           const Program plain = lower_training(model, strategy);
           SymbolicState state = run_in_order(plain, kSteps);
-          const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+          const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
           for (const Bytes budget : {smallest, smallest + smallest / 2, kUnlimited}) {
             const Program placed =
-                place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+                place(prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget));
             verify(placed, kNoLimits);
             EXPECT_EQ(run_in_order(placed, kSteps), state);
             for (std::uint32_t seed = 0; seed < 3; ++seed)
@@ -186,7 +186,7 @@ TEST(AsynchronousPrograms, KeepAsManyVersionsOfWeightsAsTheFormulasSay) {
       const Strategy strategy = strategy_of(config, model, stage, 6);
       EXPECT_EQ(strategy.updates_behind() + 1, versions);
       // On the device with all state: what there is of parameters beside those that updates write.
-      const Program placed = place(keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited));
+      const Program placed = place(keep_resident(lower_training(model, strategy), kDevicePair, kUnlimited));
       const std::vector<Lifetime> live = lifetimes(placed);
       const auto count = static_cast<std::int32_t>(placed.instructions.size());
       std::vector<Bytes> change(placed.instructions.size() + 1, 0);

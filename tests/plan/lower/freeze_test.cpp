@@ -183,9 +183,9 @@ constexpr SaveSchedule kFreezingSaves = {.every = 2, .steps = 3};
 
 void expect_freezing_keeps_the_meaning(const Program& plain) {
   const SymbolicState expected = run_in_order(plain, 3, kFreezingSaves);
-  const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+  const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
   for (const Bytes budget : {smallest, smallest + 16 * KiB, kUnlimited}) {
-    const Program placed = place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+    const Program placed = place(prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget));
     verify(placed, kNoLimits);
     EXPECT_EQ(run_in_order(placed, 3, kFreezingSaves), expected);
     for (std::uint32_t seed = 0; seed < 2; ++seed)
@@ -208,10 +208,9 @@ TEST(Freezing, KeepsItsMeaningOnDrives) {
       const Program plain = lower_training(model, tiny_strategy(model, options));
       const Program spilled = spill(plain, find_spill_order(plain, {}).buffers);
       const SymbolicState expected = run_in_order(plain, 3, kFreezingSaves);
-      const Bytes smallest = near_bytes(spilled, kHostLevel).smallest;
+      const Bytes smallest = near_bytes(spilled, kHostPair).smallest;
       for (const Bytes budget : {smallest, smallest + 40 * KiB}) {
-        const Program placed =
-            place(prefetch(keep_resident(spilled, kHostLevel, budget), kHostLevel, budget));
+        const Program placed = place(prefetch(keep_resident(spilled, kHostPair, budget), kHostPair, budget));
         verify(placed, kNoLimits);
         EXPECT_EQ(run_in_random_order(placed, 3, 1, kFreezingSaves), expected);
       }

@@ -53,10 +53,9 @@ TEST(PackedPrograms, KeepTheirMeaningAtEveryBudgetInAnyInterleaving) {
   for (const StrategyOptions& options : packed_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     const auto expected = run_in_order(plain, 3);
-    const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+    const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
     for (const Bytes budget : {smallest, smallest + smallest / 3, kUnlimited}) {
-      const Program placed =
-          place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+      const Program placed = place(prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget));
       verify(placed, kNoLimits);
       EXPECT_EQ(run_in_order(placed, 3), expected);
       EXPECT_EQ(run_in_random_order(placed, 3, 1), expected);

@@ -60,8 +60,8 @@ Program with_spilled_state(const Program& program) {
 }
 
 Program on_device(const Program& plain) {
-  const Bytes budget = near_bytes(plain, kDeviceLevel).smallest + 16 * KiB;
-  return prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+  const Bytes budget = near_bytes(plain, kDevicePair).smallest + 16 * KiB;
+  return prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget);
 }
 
 TEST(Saving, IsLoweredRightBehindEachUpdateAndReadsTheStateWhereItLives) {
@@ -128,8 +128,8 @@ TEST(Saving, GivesWhatTheStepLeftInAnyInterleaving) {
       EXPECT_EQ(expected.at(name), value) << name;
     }
     const Program spilled = with_spilled_state(program);
-    const Bytes smallest = near_bytes(spilled, kHostLevel).smallest;
-    const Program tight = prefetch(keep_resident(spilled, kHostLevel, smallest), kHostLevel, smallest);
+    const Bytes smallest = near_bytes(spilled, kHostPair).smallest;
+    const Program tight = prefetch(keep_resident(spilled, kHostPair, smallest), kHostPair, smallest);
     for (const Program& variant : {program, spilled, tight}) {
       const Program placed = place(variant);
       verify(placed, kNoLimits);
@@ -148,15 +148,15 @@ TEST(Saving, ReadsNothingThatAnUpdateHasOnTheHostAlreadyAndTakesNoMoreMemory) {
     return instruction.operation == Operation::read && instruction.when == When::saving;
   };
   EXPECT_NE(printed(spilled, is_read), "");  // the plain form reads each part again, in steps that save
-  const Bytes smallest = near_bytes(spilled, kHostLevel).smallest;
+  const Bytes smallest = near_bytes(spilled, kHostPair).smallest;
   for (const Bytes budget : {smallest, smallest + 20 * KiB, kUnlimited}) {
-    EXPECT_EQ(printed(keep_resident(spilled, kHostLevel, budget), is_read), "");
+    EXPECT_EQ(printed(keep_resident(spilled, kHostPair, budget), is_read), "");
   }
   options.saves = false;
   const Program without = with_spilled_state(on_device(lower_training(model, tiny_strategy(model, options))));
-  EXPECT_LE(smallest, near_bytes(without, kHostLevel).smallest + kBufferAlignment);  // the step's record
-  EXPECT_EQ(moved_bytes(keep_resident(spilled, kHostLevel, smallest), Operation::read),
-            moved_bytes(keep_resident(without, kHostLevel, smallest), Operation::read));
+  EXPECT_LE(smallest, near_bytes(without, kHostPair).smallest + kBufferAlignment);  // the step's record
+  EXPECT_EQ(moved_bytes(keep_resident(spilled, kHostPair, smallest), Operation::read),
+            moved_bytes(keep_resident(without, kHostPair, smallest), Operation::read));
 }
 
 /// A value on the nvme tier that a save reads first and an update after it.
@@ -189,7 +189,7 @@ Program saved_before_updated() {
 TEST(Saving, LeavesAFetchThatAlsoServesAnUpdateToEveryStep) {
   const Program plain = saved_before_updated();
   const auto every_step = [](const Instruction& instruction) { return !when_saving(instruction); };
-  const Program kept = keep_resident(plain, kHostLevel, kUnlimited);
+  const Program kept = keep_resident(plain, kHostPair, kUnlimited);
   EXPECT_EQ(printed(kept, every_step),
             "read           [read] source=nvme:state -> destination=host:state\n"
             "adamw          [cpu] exp_avg=host:state\n");

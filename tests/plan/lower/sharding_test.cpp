@@ -69,7 +69,7 @@ TEST(Sharding, InStageOneKeepsWholeGradientsToTheEndAndInStageTwoShards) {
   const auto largest_gradients = [&](int stage) {
     Strategy strategy = tiny_strategy(model, sharded(stage));
     strategy.state.assign(model.units.size(), Tier::device);
-    const Program program = place(keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited));
+    const Program program = place(keep_resident(lower_training(model, strategy), kDevicePair, kUnlimited));
     const std::vector<Lifetime> live = lifetimes(program);
     Bytes largest = 0;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(program.instructions.size()); ++i) {
@@ -165,7 +165,7 @@ TEST(Sharding, NeedsNoMoreMemoryForRowsThanForWholeGradients) {
           --strategy.microbatches;
           ASSERT_GT(strategy.microbatches, 10);
           const auto smallest = [&] {
-            return near_bytes(lower_training(model, strategy), kDeviceLevel).smallest;
+            return near_bytes(lower_training(model, strategy), kDevicePair).smallest;
           };
           const Bytes rows = smallest();
           strategy.sparse_gradients = false;
@@ -195,8 +195,8 @@ TEST(Sharding, GathersTheNextUnitBeforeTheComputeThatPrecedesItsUse) {
   const Program plain = lower_training(model, strategy);
   const Bytes whole =
       align_up(2 * strategy.mesh.gathered_elements(model.units[1].elements), kBufferAlignment);
-  const Bytes budget = near_bytes(plain, kDeviceLevel).smallest + 3 * whole + 16 * kBufferAlignment;
-  const Program program = prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+  const Bytes budget = near_bytes(plain, kDevicePair).smallest + 3 * whole + 16 * kBufferAlignment;
+  const Program program = prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget);
   std::vector<bool> gathered(model.units.size(), false);
   int ahead = 0, forwards = 0;
   for (const Instruction& instruction : program.instructions) {

@@ -171,7 +171,7 @@ TEST(Stages, HoldTheStateOfTheirOwnUnitsOnly) {
   for (const RunConfig& config : pipelined_runs()) {
     std::vector<std::string> masters;
     for (const Plan& plan : make_plans(config, model, {})) {
-      for (const StatePlace& place : plan.training.program.state) {
+      for (const StateEntry& place : plan.training.program.state) {
         if (place.part == StatePart::master)
           masters.push_back(plan.training.program.units[static_cast<std::size_t>(place.unit)]);
       }

@@ -85,10 +85,10 @@ TEST(Tally, GivesBothOrdersTheSameMeaningWhichThePassesKeepAtEveryBudget) {
       options.order = order;
       const Program plain = lower_training(model, tiny_strategy(model, options));
       EXPECT_EQ(run_in_order(plain, 3), expected);
-      const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+      const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
       for (const Bytes budget : {smallest, smallest + kBufferAlignment, 2 * smallest, kUnlimited}) {
         const Program placed =
-            place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+            place(prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget));
         verify(placed, kNoLimits);
         for (std::uint32_t seed = 0; seed < 3; ++seed)
           EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);

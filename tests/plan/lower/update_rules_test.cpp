@@ -118,18 +118,18 @@ TEST(UpdateRules, KeepTheMeaningOfTheProgramAtEveryBudgetAndOnDrives) {
     for (const StrategyOptions& options : options_of_updates()) {
       const Program plain = lower_training(model, tiny_strategy(model, options));
       const auto expected = run_in_order(plain, 3);
-      const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+      const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
       for (const Bytes budget : {smallest, 2 * smallest, kUnlimited}) {
         const Program placed =
-            place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+            place(prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget));
         verify(placed, kNoLimits);
         for (std::uint32_t seed = 0; seed < 2; ++seed)
           EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
       }
       const Program on_drives = spill(plain, find_spill_order(plain, {}).buffers);
-      const Bytes least = near_bytes(on_drives, kHostLevel).smallest;
+      const Bytes least = near_bytes(on_drives, kHostPair).smallest;
       for (const Bytes budget : {least, kUnlimited})
-        EXPECT_EQ(run_in_order(keep_resident(on_drives, kHostLevel, budget), 3), expected);
+        EXPECT_EQ(run_in_order(keep_resident(on_drives, kHostPair, budget), 3), expected);
     }
   }
 }

@@ -58,12 +58,12 @@ std::vector<Program> gathering_programs() {
 }
 
 Program within(const Program& plain, Bytes budget, Bytes with_gathered = kUnlimited) {
-  return keep_resident(plain, kDeviceLevel, budget, with_gathered);
+  return keep_resident(plain, kDevicePair, budget, with_gathered);
 }
 
 /// From the smallest possible to more than enough.
 std::vector<Bytes> gathering_budgets(const Program& plain, Bytes steps = 8) {
-  const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+  const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
   const Bytes largest = tier_use(place(within(plain, kUnlimited)), Tier::device).live_bytes;
   std::vector<Bytes> result;
   for (Bytes i = 0; i <= steps; ++i) result.push_back(smallest + (largest - smallest) * i / steps);
@@ -134,7 +134,7 @@ TEST(Gathering, KeepsTheMeaningAtEveryBudgetInAnyInterleaving) {
   for (const Program& plain : gathering_programs()) {
     const auto expected = run_in_order(plain, 2);
     for (const Bytes budget : gathering_budgets(plain, 3)) {
-      const Program placed = place(prefetch(within(plain, budget), kDeviceLevel, budget));
+      const Program placed = place(prefetch(within(plain, budget), kDevicePair, budget));
       verify(placed, kNoLimits);
       EXPECT_EQ(run_in_order(placed, 2), expected);
       for (std::uint32_t seed = 0; seed < 2; ++seed)
@@ -163,7 +163,7 @@ TEST(Gathering, LeavesTheRoomInWhichTheNextOneRunsBesideComputing) {
   const Program plain = lower_training(model, tiny_strategy(model, {.mesh = {.shard = 2}}));
   for (const Bytes budget : gathering_budgets(plain, 20)) {
     const auto waits = [&](Bytes with_gathered) {
-      return waited_for(prefetch(within(plain, budget, with_gathered), kDeviceLevel, budget));
+      return waited_for(prefetch(within(plain, budget, with_gathered), kDevicePair, budget));
     };
     EXPECT_LE(waits(kUnlimited), waits(0)) << budget;
   }

@@ -154,7 +154,7 @@ std::string wrong(const SymbolicState& left, const Mix& mix) {
 }
 
 Program on_device(const Program& plain, Bytes budget) {
-  return prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+  return prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget);
 }
 
 /// With a part of what can be on drives there, and little room on the host.
@@ -162,8 +162,8 @@ Program on_drives(const Program& program, std::size_t part, std::size_t parts) {
   const SpillOrder order = find_spill_order(program, {});
   const auto count = static_cast<std::ptrdiff_t>(order.buffers.size() * part / parts);
   const Program plain = spill(program, {order.buffers.begin(), order.buffers.begin() + count});
-  const Bytes budget = near_bytes(plain, kHostLevel).smallest + (part == parts ? 0 : 16 * KiB);
-  return prefetch(keep_resident(plain, kHostLevel, budget), kHostLevel, budget);
+  const Bytes budget = near_bytes(plain, kHostPair).smallest + (part == parts ? 0 : 16 * KiB);
+  return prefetch(keep_resident(plain, kHostPair, budget), kHostPair, budget);
 }
 
 constexpr std::uint32_t kMixes = 24;
@@ -203,7 +203,7 @@ TEST(Merge, LeavesItThatWithinAnyBudgetInAnyInterleaving) {
     const Mix mix(seed);
     const std::vector<std::int32_t> order = turns_of_all(mix.models());
     const Program merged = merge(mix.models(), seed % 2 == 0 ? in_rotation(order) : at_random(order, seed));
-    const Bytes smallest = near_bytes(merged, kDeviceLevel).smallest;
+    const Bytes smallest = near_bytes(merged, kDevicePair).smallest;
     for (const Bytes budget : {smallest, smallest + 16 * KiB, smallest + 64 * KiB, kUnlimited}) {
       const Program resident = on_device(merged, budget);
       for (const Program& program : {resident, on_drives(resident, 1, 2), on_drives(resident, 2, 2)}) {
@@ -235,12 +235,12 @@ TEST(Merge, NeedsNoMoreOfTheDeviceAtOnceThanItsHungriestModel) {
       const bool is_carried = std::ranges::any_of(program.buffers, [](const Buffer& buffer) {
         return buffer.tier == Tier::device && buffer.carried;
       });
-      if (is_carried) staying += near_bytes(program, kDeviceLevel).smallest;
-      hungriest = std::max(hungriest, near_bytes(program, kDeviceLevel).smallest - own);
+      if (is_carried) staying += near_bytes(program, kDevicePair).smallest;
+      hungriest = std::max(hungriest, near_bytes(program, kDevicePair).smallest - own);
     }
     const std::vector<std::int32_t> order = turns_of_all(mix.models());
     for (const auto& turns : {order, in_rotation(order), at_random(order, seed)})
-      EXPECT_LE(near_bytes(merge(mix.models(), turns), kDeviceLevel).smallest, staying + hungriest);
+      EXPECT_LE(near_bytes(merge(mix.models(), turns), kDevicePair).smallest, staying + hungriest);
   }
 }
 
@@ -303,7 +303,7 @@ Program canonical(const Program& program) {
     if (own < 0) own = result.add(program.buffer(id));
     return own;
   };
-  for (StatePlace& place : result.state) place.buffer = number(place.buffer);
+  for (StateEntry& place : result.state) place.buffer = number(place.buffer);
   for (Instruction& instruction : result.instructions) {
     for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
       for (Operand& operand : *operands) operand.buffer = number(operand.buffer);

@@ -65,9 +65,9 @@ std::vector<StrategyOptions> all_options() {
 
 /// Budgets from the smallest possible to more than enough.
 std::vector<Bytes> budgets(const Program& plain) {
-  const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+  const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
   const Bytes largest =
-      tier_use(place(keep_resident(plain, kDeviceLevel, kUnlimited)), Tier::device).peak_bytes;
+      tier_use(place(keep_resident(plain, kDevicePair, kUnlimited)), Tier::device).peak_bytes;
   return {smallest,
           smallest + kBufferAlignment,
           smallest + (largest - smallest) / 4,
@@ -112,16 +112,16 @@ std::vector<StrategyOptions> sparse_options() {
 void expect_the_same_meaning(const Program& plain) {
   const auto expected = run_in_order(plain, 2);
   for (const Bytes budget : budgets(plain)) {
-    const Program resident = keep_resident(plain, kDeviceLevel, budget);
+    const Program resident = keep_resident(plain, kDevicePair, budget);
     EXPECT_EQ(run_in_order(resident, 2), expected);
-    EXPECT_EQ(run_in_order(prefetch(resident, kDeviceLevel, budget), 2), expected);
+    EXPECT_EQ(run_in_order(prefetch(resident, kDevicePair, budget), 2), expected);
   }
 }
 
 void expect_the_same_result_of_any_interleaving(const Program& plain) {
   const auto expected = run_in_order(plain, 3);
   for (const Bytes budget : budgets(plain)) {
-    const Program placed = place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+    const Program placed = place(prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget));
     verify(placed, kNoLimits);
     for (std::uint32_t seed = 0; seed < 3; ++seed) EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
   }
@@ -223,7 +223,7 @@ std::string updates(const Program& program) {
 std::set<std::string> copies(const Program& program) {
   std::set<std::string> names;
   for (const Instruction& instruction : program.instructions) {
-    if (!kDeviceLevel.is_transfer(instruction)) continue;
+    if (!kDevicePair.is_transfer(instruction)) continue;
     const bool to_device = instruction.operation == Operation::copy_to_device;
     names.insert((to_device ? ">" : "<") + program.buffer(instruction.reads[0].buffer).name);
   }
@@ -291,9 +291,8 @@ TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {
   const Model model = tiny_model();
   Strategy strategy = tiny_strategy(model, {.units_on_device = 2});
   strategy.validation_microbatches = 2;
-  const Program training = place(keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited));
-  const Program validation =
-      place(keep_resident(lower_validation(model, strategy), kDeviceLevel, kUnlimited));
+  const Program training = place(keep_resident(lower_training(model, strategy), kDevicePair, kUnlimited));
+  const Program validation = place(keep_resident(lower_validation(model, strategy), kDevicePair, kUnlimited));
   for (std::size_t b = 0; training.buffers[b].persistent; ++b) {
     Buffer trained = training.buffers[b];
     trained.renewed = false;
@@ -305,7 +304,7 @@ TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {
 TEST(Residency, MovesNothingThatFitsForGood) {
   const Model model = tiny_model();
   const Strategy strategy = tiny_strategy(model, {.units_on_device = 5});
-  const Program resident = keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited);
+  const Program resident = keep_resident(lower_training(model, strategy), kDevicePair, kUnlimited);
   for (const Instruction& instruction : resident.instructions) {
     if (instruction.lane != Lane::h2d && instruction.lane != Lane::d2h) continue;
     EXPECT_EQ(resident.buffer(instruction.reads[0].buffer).kind, BufferKind::communication)
@@ -317,7 +316,7 @@ TEST(Residency, FetchesEachParameterOncePerStepWhereAllFitAndTwiceWhereOnlyOneUn
   const Model model = tiny_model(6, false);
   const Program plain = lower_training(model, tiny_strategy(model, {.microbatches = 4}));
   const auto fetches = [&](Bytes budget) {
-    const Program program = keep_resident(plain, kDeviceLevel, budget);
+    const Program program = keep_resident(plain, kDevicePair, budget);
     int parameters = 0;
     for (const Instruction& instruction : program.instructions) {
       parameters += instruction.operation == Operation::copy_to_device &&
@@ -333,7 +332,7 @@ TEST(Residency, FetchesEachParameterOncePerStepWhereAllFitAndTwiceWhereOnlyOneUn
   // Forward and backward once each, whatever the number of microbatches: a unit's parameter stays while they
   // pass.
   const Bytes block = model.units[1].elements * 2;
-  const int tight = fetches(near_bytes(plain, kDeviceLevel).smallest + block);
+  const int tight = fetches(near_bytes(plain, kDevicePair).smallest + block);
   EXPECT_LE(tight, 2 + 2 * 6);
   EXPECT_GT(tight, 8);
 }
@@ -344,7 +343,7 @@ TEST(Residency, NeverMovesMoreWithMoreMemory) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     Bytes before = kUnlimited;
     for (const Bytes budget : budgets(plain)) {
-      const Bytes now = traffic(keep_resident(plain, kDeviceLevel, budget));
+      const Bytes now = traffic(keep_resident(plain, kDevicePair, budget));
       EXPECT_LE(now, before);
       before = now;
     }
@@ -354,9 +353,9 @@ TEST(Residency, NeverMovesMoreWithMoreMemory) {
 TEST(Prefetch, StartsAFetchBeforeTheComputeThatPrecedesItsUse) {
   const Model model = tiny_model(6, false);
   const Program plain = lower_training(model, tiny_strategy(model, {.microbatches = 2}));
-  const Bytes budget = near_bytes(plain, kDeviceLevel).smallest +
+  const Bytes budget = near_bytes(plain, kDevicePair).smallest +
                        2 * align_up(model.units[1].elements * 2, kBufferAlignment) + 8 * kBufferAlignment;
-  const Program program = prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+  const Program program = prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget);
   std::vector<bool> fetched(model.units.size(), false);
   for (const Instruction& instruction : program.instructions) {
     if (instruction.operation == Operation::copy_to_device &&
@@ -375,7 +374,7 @@ TEST(Prefetch, NeverRaisesLiveBytesOverTheBudget) {
   for (const StrategyOptions& options : all_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     for (const Bytes budget : budgets(plain)) {
-      EXPECT_LE(tier_use(place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget)),
+      EXPECT_LE(tier_use(place(prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget)),
                          Tier::device)
                     .live_bytes,
                 budget);
@@ -387,7 +386,7 @@ TEST(Memory, PlacesTheSmallestProgramWithoutFragmentation) {
   const Model model = tiny_model(5);
   for (const StrategyOptions& options : all_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
-    EXPECT_EQ(tier_use(place(plain), Tier::device).peak_bytes, near_bytes(plain, kDeviceLevel).smallest);
+    EXPECT_EQ(tier_use(place(plain), Tier::device).peak_bytes, near_bytes(plain, kDevicePair).smallest);
   }
 }
 
@@ -420,7 +419,7 @@ TEST(Memory, GivesPlacesOfParametersThatUpdatesMakeToGradients) {
     const Tier home = units_on_device == 0 ? Tier::host : Tier::device;
     const Strategy strategy = tiny_strategy(
         model, {.precision = DType::bf16, .microbatches = 1, .units_on_device = units_on_device});
-    const Program plain = keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited);
+    const Program plain = keep_resident(lower_training(model, strategy), kDevicePair, kUnlimited);
     Bytes parameters = 0;
     for (const Buffer& buffer : plain.buffers) {
       if (!buffer.renewed) continue;
@@ -477,7 +476,7 @@ TEST(Memory, LetsTokensWaitForNoPlace) {
 TEST(Memory, KindsAddUpToTheLiveBytes) {
   const Model model = tiny_model();
   const Program placed =
-      place(keep_resident(lower_training(model, tiny_strategy(model)), kDeviceLevel, kUnlimited));
+      place(keep_resident(lower_training(model, tiny_strategy(model)), kDevicePair, kUnlimited));
   for (const Tier tier : kTiers) {
     const TierUse use = tier_use(placed, tier);
     Bytes sum = 0;
@@ -548,7 +547,7 @@ TEST(Dependencies, FindAMissingOneByInterleaving) {
   // The symbolic machine must be able to fail: without its waits the same program gives other results.
   const Model model = tiny_model();
   const Program plain = lower_training(model, tiny_strategy(model));
-  const Program placed = place(keep_resident(plain, kDeviceLevel, kUnlimited));
+  const Program placed = place(keep_resident(plain, kDevicePair, kUnlimited));
   Program apart = placed;
   Bytes end = 0;  // separate places hide write-after-read conflicts but not read-after-write
   for (Buffer& buffer : apart.buffers) buffer.offset = std::exchange(end, end + buffer.bytes);
@@ -575,7 +574,7 @@ TEST(Dependencies, ReachAcrossStepsAndNeverWaitForTheirOwnLane) {
 TEST(Passes, LetWriteBacksSinkWithTheUpdatesThatWaitForThem) {
   const Model model = tiny_model(3);
   const Program plain = lower_training(model, tiny_strategy(model, {.clips = false, .saves = true}));
-  const Program program = prefetch(plain, kDeviceLevel, kUnlimited);
+  const Program program = prefetch(plain, kDevicePair, kUnlimited);
   std::size_t updates_under_computing = 0;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& copy = program.instructions[i];

@@ -42,16 +42,16 @@ std::vector<Program> plain_programs() {
 }
 
 std::vector<Bytes> budgets_of(const Program& plain) {
-  const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+  const Bytes smallest = near_bytes(plain, kDevicePair).smallest;
   return {smallest, smallest + 8 * KiB, 2 * smallest, 4 * smallest, kUnlimited};
 }
 
 TEST(Residency, SaysWhatItsProgramMovesAndHolds) {
   for (const Program& plain : plain_programs()) {
-    Residency residency(plain, kDeviceLevel);
+    Residency residency(plain, kDevicePair);
     for (const Bytes budget : budgets_of(plain)) {
       const ResidentBytes said = residency.bytes(budget);
-      const Program program = keep_resident(plain, kDeviceLevel, budget);
+      const Program program = keep_resident(plain, kDevicePair, budget);
       EXPECT_EQ(said.fetched, moved_bytes(program, Operation::copy_to_device));
       EXPECT_EQ(said.written_back, moved_bytes(program, Operation::copy_to_host));
       const Traffic traffic = traffic_of(program, When::every_step);
@@ -64,23 +64,23 @@ TEST(Residency, SaysWhatItsProgramMovesAndHolds) {
 
 TEST(Residency, GivesTheSameProgramWhateverItWasAskedBefore) {
   const Program plain = plain_programs().front();
-  Residency residency(plain, kDeviceLevel);
+  Residency residency(plain, kDevicePair);
   for (const Bytes budget : budgets_of(plain)) {
-    EXPECT_EQ(residency.run(budget), keep_resident(plain, kDeviceLevel, budget));
-    EXPECT_EQ(residency.run(kUnlimited), keep_resident(plain, kDeviceLevel, kUnlimited));
+    EXPECT_EQ(residency.run(budget), keep_resident(plain, kDevicePair, budget));
+    EXPECT_EQ(residency.run(kUnlimited), keep_resident(plain, kDevicePair, kUnlimited));
   }
 }
 
 TEST(HostNeeds, AreThoseOfTheSpilledProgram) {
   for (const Program& plain : plain_programs()) {
     for (const Bytes budget : budgets_of(plain)) {
-      const Program program = prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+      const Program program = prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget);
       const std::vector<BufferId> order = find_spill_order(program, {}).buffers;
       const HostNeeds needs(program, order);
       for (std::size_t count = 0; count <= order.size(); ++count) {
         const std::vector<BufferId> spilled(order.begin(),
                                             order.begin() + static_cast<std::ptrdiff_t>(count));
-        const NearBytes made = near_bytes(spill(program, spilled), kHostLevel);
+        const NearBytes made = near_bytes(spill(program, spilled), kHostPair);
         ASSERT_EQ(needs.with_spilled(count).smallest, made.smallest) << count;
         ASSERT_EQ(needs.with_spilled(count).largest_visit, made.largest_visit) << count;
       }
@@ -91,11 +91,11 @@ TEST(HostNeeds, AreThoseOfTheSpilledProgram) {
 /// A tier's places do not depend on what is done to the tiers beyond it.
 TEST(Spill, LeavesThePlacesOnTheDeviceAsTheyAre) {
   for (const Program& plain : plain_programs()) {
-    Program program = keep_resident(plain, kDeviceLevel, kUnlimited);
+    Program program = keep_resident(plain, kDevicePair, kUnlimited);
     place_tier(program, Tier::device);
     const Program spilled = spill(program, find_spill_order(program, {}).buffers);
-    const Bytes smallest = near_bytes(spilled, kHostLevel).smallest;
-    const Program kept = prefetch(keep_resident(spilled, kHostLevel, 2 * smallest), kHostLevel, 2 * smallest);
+    const Bytes smallest = near_bytes(spilled, kHostPair).smallest;
+    const Program kept = prefetch(keep_resident(spilled, kHostPair, 2 * smallest), kHostPair, 2 * smallest);
     Program again = kept;
     place_tier(again, Tier::device);
     EXPECT_EQ(kept, again);

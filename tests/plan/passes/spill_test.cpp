@@ -23,8 +23,8 @@ using test::with_pieces;
 /// The device's passes done, with little device memory.
 Program on_device(const StrategyOptions& options) {
   const Program plain = lower_training(tiny_model(), tiny_strategy(tiny_model(), options));
-  const Bytes budget = near_bytes(plain, kDeviceLevel).smallest + 16 * KiB;
-  return prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+  const Bytes budget = near_bytes(plain, kDevicePair).smallest + 16 * KiB;
+  return prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget);
 }
 
 /// The first `part` of `parts` of what can be spilled.
@@ -55,11 +55,11 @@ TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
     for (const std::size_t part : {1, 2, 3}) {
       const Program plain = spilled(program, part, 3);
       EXPECT_EQ(run_in_order(plain, 3), expected);
-      const Bytes smallest = near_bytes(plain, kHostLevel).smallest;
+      const Bytes smallest = near_bytes(plain, kHostPair).smallest;
       for (const Bytes budget : {smallest, smallest + 20 * KiB, smallest + 200 * KiB, kUnlimited}) {
-        const Program resident = keep_resident(plain, kHostLevel, budget);
+        const Program resident = keep_resident(plain, kHostPair, budget);
         EXPECT_EQ(run_in_order(resident, 3), expected);
-        Program placed = place(prefetch(resident, kHostLevel, budget));
+        Program placed = place(prefetch(resident, kHostPair, budget));
         EXPECT_LE(tier_use(placed, Tier::host).live_bytes, budget);
         std::uint32_t seed = 0;
         for (const PlaceOrder order : {PlaceOrder::by_size, PlaceOrder::by_end}) {
@@ -102,8 +102,8 @@ TEST(Spill, MovesTheStateOfTheOptimizerOnceEachWay) {
   const Program plain = spill(program, order.buffers);
   Bytes state = 0;
   for (const BufferId id : order.buffers) state += program.buffer(id).bytes;
-  for (const Bytes budget : {near_bytes(plain, kHostLevel).smallest, kUnlimited}) {
-    const Program resident = keep_resident(plain, kHostLevel, budget);
+  for (const Bytes budget : {near_bytes(plain, kHostPair).smallest, kUnlimited}) {
+    const Program resident = keep_resident(plain, kHostPair, budget);
     EXPECT_EQ(moved_bytes(resident, Operation::read), state);
     EXPECT_EQ(moved_bytes(resident, Operation::write), state);
   }
@@ -114,7 +114,7 @@ TEST(Spill, TouchesNoStateBeforeTheFirstOfLateUpdates) {
   for (const StrategyOptions& options : spilling_options()) {
     if (!options.updates_late || options.units_on_device > 0) continue;
     const Program plain = spilled(on_device(options), 1, 1);
-    for (const Program& program : {plain, keep_resident(plain, kHostLevel, kUnlimited)}) {
+    for (const Program& program : {plain, keep_resident(plain, kHostPair, kUnlimited)}) {
       const Rounds rounds = first_rounds(program, 2);
       for (const Instruction& instruction : program.instructions) {
         if (!rounds.performs(instruction, 0)) continue;
@@ -164,7 +164,7 @@ TEST(Pieces, NeedOnlyTheirOwnRoomOnTheHost) {
     const Program program = on_device({.piece_bytes = piece_bytes});
     RunConfig::MemorySection memory;
     memory.parameters = memory.gradients = memory.activations = TierChoice::host;
-    return near_bytes(spill(program, find_spill_order(program, memory).buffers), kHostLevel).largest_visit;
+    return near_bytes(spill(program, find_spill_order(program, memory).buffers), kHostPair).largest_visit;
   };
   EXPECT_EQ(largest_visit(2 * KiB), 3 * kBufferAlignment);
   EXPECT_GT(largest_visit(kUnlimited), 3 * kBufferAlignment);
@@ -175,8 +175,8 @@ TEST(Spill, HostMemorySavesReadsOfWhatIsUsedTwice) {
   const SpillOrder order = find_spill_order(program, {});
   const Program plain = spill(program, order.buffers);
   const Bytes tight =
-      moved_bytes(keep_resident(plain, kHostLevel, near_bytes(plain, kHostLevel).smallest), Operation::read);
-  const Bytes roomy = moved_bytes(keep_resident(plain, kHostLevel, kUnlimited), Operation::read);
+      moved_bytes(keep_resident(plain, kHostPair, near_bytes(plain, kHostPair).smallest), Operation::read);
+  const Bytes roomy = moved_bytes(keep_resident(plain, kHostPair, kUnlimited), Operation::read);
   EXPECT_LT(roomy, tight);
 }
 

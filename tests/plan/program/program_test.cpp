@@ -43,7 +43,7 @@ std::vector<Strategy> strategies(const Model& model) {
 /// All state of the host on the nvme tier, as a budget could send it there.
 Program spilled(const Program& program) {
   RunConfig::MemorySection memory;
-  return keep_resident(spill(program, find_spill_order(program, memory).buffers), kHostLevel, kUnlimited);
+  return keep_resident(spill(program, find_spill_order(program, memory).buffers), kHostPair, kUnlimited);
 }
 
 TEST(Program, SaysWhatEachOperandIs) {
@@ -127,7 +127,7 @@ TEST(Program, SaysWhereUpdatesLeaveState) {
           home[instruction.reads[0].buffer] = instruction.writes[0].buffer;
       }
       std::map<std::pair<std::int32_t, StatePart>, std::vector<BufferId>> places;
-      for (const StatePlace& place : program.state) {
+      for (const StateEntry& place : program.state) {
         EXPECT_TRUE(program.buffer(place.buffer).persistent) << program.buffer(place.buffer).name;
         places[{place.unit, place.part}].push_back(place.buffer);
       }

@@ -12,8 +12,8 @@
 #include <set>
 #include <string>
 
-#include "engine/plan/passes/level.h"
 #include "engine/plan/passes/residency.h"
+#include "engine/plan/passes/tier_pair.h"
 #include "engine/plan/search/finish.h"
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/planned_run.h"
@@ -71,7 +71,7 @@ RandomPlan random_plan(std::mt19937& random) {
     plan.strategy.state[u] = number(units_on_device) > 0 ? Tier::device : Tier::host;
   }
   const Program plain = lower_training(plan.model, plan.strategy);
-  const Bytes least = Residency(plain, kDeviceLevel).needs().smallest;
+  const Bytes least = Residency(plain, kDevicePair).needs().smallest;
   plan.config.memory.device = least + align_up(least * number(100) / 40, kBufferAlignment);
   if (has_drives) {
     plan.config.memory.host = align_up((20 + 50 * number(20)) * KiB, kBufferAlignment);
@@ -175,7 +175,7 @@ double shortest_step(const Model& model, const RunConfig& config, const Strategy
 TEST(Certificates, AreBeatenByNoPlanOfASmallRun) {
   const Model model = tiny_model(1);
   const Strategy strategy = tiny_strategy(model, {.microbatches = 2});
-  const Bytes least = Residency(lower_training(model, strategy), kDeviceLevel).needs().smallest;
+  const Bytes least = Residency(lower_training(model, strategy), kDevicePair).needs().smallest;
   for (const bool cores_copy : {true, false}) {
     for (const Bytes percent : {100, 130, 200, 400}) {
       RunConfig config = tiny_config({.microbatches = 2});

@@ -62,7 +62,7 @@ class Pipelines {
   std::vector<std::unique_ptr<Member>> members_;
 };
 
-/// The share of a round in which the busiest role does not compute.
+/// The share of a round in which the busiest stage set does not compute.
 double idle_share(const std::vector<JointPlan>& plans) {
   double computing = 0;
   for (const JointPlan& plan : plans) computing = std::max(computing, plan.computing_seconds);
@@ -85,15 +85,15 @@ TEST(JointPipelines, FillOneAnothersBubbles) {
   }
 }
 
-/// verify_ranks() on what is planned for all roles, training and validation.
+/// verify_ranks() on what is planned for all stage sets, training and validation.
 void expect_that_ranks_meet(const std::vector<JointPlan>& plans, const std::vector<std::int64_t>& ranks) {
   ASSERT_EQ(plans.size(), ranks.size());
   std::vector<RankProgram> training, validation;
-  for (std::size_t role = 0; role < plans.size(); ++role) {
-    const JointPlan& plan = plans[role];
-    training.push_back({ranks[role], &plan.training.program, &plan.training.dependencies});
+  for (std::size_t stage_set = 0; stage_set < plans.size(); ++stage_set) {
+    const JointPlan& plan = plans[stage_set];
+    training.push_back({ranks[stage_set], &plan.training.program, &plan.training.dependencies});
     for (const auto& [interlude, program] : plan.interludes)
-      validation.push_back({ranks[role], &program.program, &program.dependencies});
+      validation.push_back({ranks[stage_set], &program.program, &program.dependencies});
     EXPECT_EQ(plan.channels, plans.front().channels);
   }
   verify_ranks(training);
@@ -121,8 +121,8 @@ TEST(JointPipelines, MeetInEveryOrderWithinEveryBudget) {
     models.set_device(device);
     std::vector<JointPlan> plans = models.plans();
     expect_that_ranks_meet(plans, {0, 1});
-    EXPECT_EQ(plans[0].orders.size(), 9U) << "none was dropped";
-    for (const ComparedOrder& order : plans[0].orders) {
+    EXPECT_EQ(plans[0].sequences.size(), 9U) << "none was dropped";
+    for (const ComparedSequence& order : plans[0].sequences) {
       SCOPED_TRACE(order.name);
       expect_that_ranks_meet(models.plans(order.name), {0, 1});
     }
@@ -136,22 +136,23 @@ TEST(JointPipelines, LeaveStateInItsPlaceOnEveryRoleWhenOneEnds) {
   const std::optional<std::vector<JointPlan>> later = planner.replan({2, 0, 2, 0});
   ASSERT_TRUE(later);
   expect_that_ranks_meet(*later, {0, 1});
-  for (std::size_t role = 0; role < 2; ++role) {
+  for (std::size_t stage_set = 0; stage_set < 2; ++stage_set) {
     std::map<std::string, Buffer> places;
-    for (const Buffer& buffer : first[role].training.program.buffers) {
+    for (const Buffer& buffer : first[stage_set].training.program.buffers) {
       if (buffer.persistent) places[buffer.name] = buffer;
     }
-    for (const Buffer& buffer : (*later)[role].training.program.buffers) {
+    for (const Buffer& buffer : (*later)[stage_set].training.program.buffers) {
       if (buffer.persistent) {
         EXPECT_EQ(places.at(buffer.name).offset, buffer.offset) << buffer.name;
       }
     }
-    for (const Tier tier : kTiers) EXPECT_LE((*later)[role].arena_bytes(tier), first[role].arena_bytes(tier));
+    for (const Tier tier : kTiers)
+      EXPECT_LE((*later)[stage_set].arena_bytes(tier), first[stage_set].arena_bytes(tier));
   }
 }
 
-/// Each role keeps gathered what it has room for of a data rank's program, so others' meshes may not go with
-/// it.
+/// Each stage set keeps gathered what it has room for of a data rank's program, so others' meshes may not go
+/// with it.
 TEST(JointPipelines, StandBesideModelsOfOtherMeshes) {
   for (const int zero_stage : {1, 2, 3}) {
     for (const Bytes device : {kUnlimited, 256 * KiB, 128 * KiB, 96 * KiB, 64 * KiB}) {
@@ -173,15 +174,15 @@ TEST(JointPipelines, StandBesideModelsOfOtherMeshes) {
   }
 }
 
-/// Which rank has which role.
-// Invariant (RankRoles.*): Several pipelines are their runs alone.
-TEST(RankRoles, AreThoseOfTheSameStagesOfAllModels) {
+/// Which rank has which stage set.
+// Invariant (StageSets.*): Several pipelines are their runs alone.
+TEST(StageSets, AreThoseOfTheSameStagesOfAllModels) {
   const Mesh stages = {.shard = 4, .pipeline = 2}, tensor = {.shard = 2, .pipeline = 2, .tensor = 2},
              data = {.shard = 8};
   const auto of_ranks = [](const std::vector<Mesh>& meshes) {
-    const std::vector<RankRole> roles = roles_of(meshes);
+    const std::vector<StageSet> stage_sets = stage_sets_of(meshes);
     std::vector<std::size_t> numbers;
-    for (std::int64_t rank = 0; rank < 8; ++rank) numbers.push_back(role_of(rank, meshes, roles));
+    for (std::int64_t rank = 0; rank < 8; ++rank) numbers.push_back(stage_set_of(rank, meshes, stage_sets));
     return numbers;
   };
   using testing::ElementsAre;
@@ -190,9 +191,9 @@ TEST(RankRoles, AreThoseOfTheSameStagesOfAllModels) {
   EXPECT_THAT(of_ranks({stages, tensor}), ElementsAre(0, 1, 2, 3, 0, 1, 2, 3));
 }
 
-TEST(RankRoles, AreRefusedIfTheirFirstRanksDoNotMeet) {
+TEST(StageSets, AreRefusedIfTheirFirstRanksDoNotMeet) {
   const std::vector<Mesh> meshes = {{.shard = 3, .pipeline = 2, .tensor = 2}, {.shard = 4, .pipeline = 3}};
-  EXPECT_THROW(roles_of(meshes), ConfigError);
+  EXPECT_THROW(stage_sets_of(meshes), ConfigError);
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ void expect_exact(const Models& models, const JointPlan& plan) {
   for (const std::optional<Plan>& part : plan.models)
     instructions += part->training.program.instructions.size();
   EXPECT_EQ(instructions, plan.training.program.instructions.size());
-  EXPECT_EQ(std::ranges::count(plan.orders, true, &ComparedOrder::is_chosen), 1);
+  EXPECT_EQ(std::ranges::count(plan.sequences, true, &ComparedSequence::is_chosen), 1);
   EXPECT_GE(plan.round_seconds, plan.computing_seconds);
 }
 
@@ -216,7 +216,7 @@ TEST(JointPlans, HaveTheOrderThatIsAskedFor) {
   for (const std::string order :
        {"step after step", "longest remaining time first", "staggered, 4 under way"}) {
     const JointPlan plan = models.planner().plan({1, 2, 3, 4}, order).front();
-    for (const ComparedOrder& compared : plan.orders) EXPECT_EQ(compared.name, order);
+    for (const ComparedSequence& compared : plan.sequences) EXPECT_EQ(compared.name, order);
   }
 }
 

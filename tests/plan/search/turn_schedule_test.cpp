@@ -1,4 +1,4 @@
-// Orders of turns on several roles.
+// Turn sequences on several stage sets.
 #include "engine/plan/search/turn_schedule.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const std::vector<RankRole> kTwoStages = {{0, {0, 0}}, {1, {1, 1}}};
+const std::vector<StageSet> kTwoStages = {{0, {0, 0}}, {1, {1, 1}}};
 
 /// A turn of one of two stages, behind others.
 JointTurn on(std::size_t stage, double seconds, const std::vector<std::int32_t>& after = {}) {
@@ -58,7 +58,7 @@ TEST(TurnSchedules, FillBubbles) {
 }
 
 TEST(TurnSchedules, HaveNothingToFillOnOneRole) {
-  const std::vector<RankRole> one = {{0, {0, 0}}};
+  const std::vector<StageSet> one = {{0, {0, 0}}};
   ModelTurns model = {
       {JointTurn{.stages = {{.turns = 2, .seconds = 1}}}, JointTurn{.stages = {{.turns = 1}}}}, 1};
   for (const TurnSchedule& schedule : turn_schedules({model, model}, one)) {

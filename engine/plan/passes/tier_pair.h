@@ -8,7 +8,7 @@
 
 namespace strata {
 
-struct Level {
+struct TierPair {
   Tier near;  ///< where values are used; their homes are on the tiers beyond it
   Operation fetch, write_back;
   /// A write-back that has this many instructions to run under is not what others wait for.
@@ -25,8 +25,8 @@ struct Level {
   }
 };
 
-inline constexpr Level kDeviceLevel = {Tier::device, Operation::copy_to_device, Operation::copy_to_host, 8,
-                                       Operation::all_gather};
-inline constexpr Level kHostLevel = {Tier::host, Operation::read, Operation::write, 2};
+inline constexpr TierPair kDevicePair = {Tier::device, Operation::copy_to_device, Operation::copy_to_host, 8,
+                                         Operation::all_gather};
+inline constexpr TierPair kHostPair = {Tier::host, Operation::read, Operation::write, 2};
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-#include "engine/plan/search/turn_order.h"
+#include "engine/plan/search/turn_sequence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ TurnsOfModel turns(std::vector<double> seconds, std::int64_t remaining_steps = 1
   return model;
 }
 
-TurnOrder order_named(const std::string& name, const std::vector<TurnsOfModel>& models) {
-  for (const TurnOrder& order : turn_orders(models, RoundEnds::within_steps)) {
+TurnSequence order_named(const std::string& name, const std::vector<TurnsOfModel>& models) {
+  for (const TurnSequence& order : turn_sequences(models, RoundEnds::within_steps)) {
     if (order.name == name) return order;
   }
   ADD_FAILURE() << "no order is called " << name;
@@ -28,7 +28,8 @@ TurnOrder order_named(const std::string& name, const std::vector<TurnsOfModel>& 
 
 std::vector<std::string> names(const std::vector<TurnsOfModel>& models) {
   std::vector<std::string> names;
-  for (const TurnOrder& order : turn_orders(models, RoundEnds::within_steps)) names.push_back(order.name);
+  for (const TurnSequence& order : turn_sequences(models, RoundEnds::within_steps))
+    names.push_back(order.name);
   return names;
 }
 
@@ -47,10 +48,10 @@ std::vector<TurnsOfModel> any_models(std::uint32_t seed) {
   return models;
 }
 
-TEST(TurnOrders, HaveEveryTurnOnceAndVisitsTogether) {
+TEST(TurnSequences, HaveEveryTurnOnceAndVisitsTogether) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     const std::vector<TurnsOfModel> models = any_models(seed);
-    for (const TurnOrder& order : turn_orders(models, RoundEnds::within_steps)) {
+    for (const TurnSequence& order : turn_sequences(models, RoundEnds::within_steps)) {
       SCOPED_TRACE(order.name);
       std::vector<std::size_t> next(models.size(), 0);
       const bool keeps_visits = !order.name.ends_with("turn by turn");
@@ -71,7 +72,7 @@ TEST(TurnOrders, HaveEveryTurnOnceAndVisitsTogether) {
   }
 }
 
-TEST(TurnOrders, GiveTheTurnToWhomeverHasLeftMost) {
+TEST(TurnSequences, GiveTheTurnToTheModelThatHasLeftMost) {
   const std::string longest = "longest remaining time first";
   EXPECT_THAT(order_named(longest, {turns({1, 1, 1}), turns({1, 1}, 10)}).models, ElementsAre(1, 1, 0, 0, 0));
   EXPECT_THAT(order_named(longest, {turns({2, 2}), turns({1, 1, 1})}).models, ElementsAre(0, 1, 0, 1, 1));
@@ -80,13 +81,13 @@ TEST(TurnOrders, GiveTheTurnToWhomeverHasLeftMost) {
 }
 
 /// Hydra's rule, turn by turn.
-TEST(TurnOrders, GiveItTurnByTurnWhereVisitsHaveOne) {
+TEST(TurnSequences, GiveItTurnByTurnWhereVisitsHaveOne) {
   for (std::uint32_t seed = 0; seed < 50; ++seed) {
     std::vector<TurnsOfModel> models = any_models(seed);
     for (TurnsOfModel& model : models) model = turns(model.seconds, model.remaining_steps);
     std::vector<double> done(models.size(), 0);
     std::vector<std::size_t> next(models.size(), 0);
-    const std::vector<TurnOrder> orders = turn_orders(models, RoundEnds::within_steps);
+    const std::vector<TurnSequence> orders = turn_sequences(models, RoundEnds::within_steps);
     for (const std::int32_t chosen : orders.front().models) {
       const auto left = [&](std::size_t m) {
         return static_cast<double>(models[m].remaining_steps) * models[m].step_seconds() - done[m];
@@ -102,28 +103,29 @@ TEST(TurnOrders, GiveItTurnByTurnWhereVisitsHaveOne) {
   }
 }
 
-TEST(TurnOrders, BeginAStepWhereTheStepBeforeWouldHaveEnded) {
+TEST(TurnSequences, BeginAStepWhereTheStepBeforeWouldHaveEnded) {
   const TurnsOfModel four = turns({1, 1, 1, 1});  // begin at 0, 4 and 8 of rounds of 12
   const std::vector<TurnsOfModel> models = {four, four, four};
   EXPECT_THAT(order_named("step after step", models).models, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2));
-  const TurnOrder two = order_named("staggered, 2 under way", models);
+  const TurnSequence two = order_named("staggered, 2 under way", models);
   EXPECT_THAT(two.models, ElementsAre(0, 2, 0, 2, 0, 1, 0, 1, 1, 2, 1, 2));
   EXPECT_THAT(two.begins, ElementsAre(0, 0, 2));
-  const TurnOrder three = order_named("staggered, 3 under way", models);
+  const TurnSequence three = order_named("staggered, 3 under way", models);
   EXPECT_THAT(three.models, ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2));
   EXPECT_THAT(three.begins, ElementsAre(0, 3, 2));
 }
 
 /// A step of twice the length beside two short ones: while it is in its first half, the one before is in its
 /// second.
-TEST(TurnOrders, GiveEveryPartOfAStepTheTimeOfTheStepThatBeginsWithIt) {
+TEST(TurnSequences, GiveEveryPartOfAStepTheTimeOfTheStepThatBeginsWithIt) {
   const TurnsOfModel longer = turns({2, 2, 2, 2}), shorter = turns({1, 1, 1, 1});
-  const TurnOrder order = order_named("staggered, 2 under way", {longer, shorter});  // begin at 0 and 8 of 12
+  const TurnSequence order =
+      order_named("staggered, 2 under way", {longer, shorter});  // begin at 0 and 8 of 12
   EXPECT_THAT(order.models, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
   EXPECT_THAT(order.begins, ElementsAre(0, 2));
 }
 
-TEST(TurnOrders, LetTurnsOfAVisitStandAloneInSomeOfThem) {
+TEST(TurnSequences, LetTurnsOfAVisitStandAloneInSomeOfThem) {
   TurnsOfModel model = turns({1, 1, 1, 1});
   model.visit = {0, 0, 1, 1};
   EXPECT_THAT(order_named("staggered, 2 under way", {model, model}).models,
@@ -132,7 +134,7 @@ TEST(TurnOrders, LetTurnsOfAVisitStandAloneInSomeOfThem) {
               ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
 }
 
-TEST(TurnOrders, AreComparedOnceEach) {
+TEST(TurnSequences, AreComparedOnceEach) {
   const TurnsOfModel some = turns({1, 1}), none = turns({});
   EXPECT_THAT(names({some}), ElementsAre("longest remaining time first", "step after step"));
   EXPECT_THAT(names({none, some, none}), ElementsAre("longest remaining time first", "step after step"));
@@ -143,9 +145,9 @@ TEST(TurnOrders, AreComparedOnceEach) {
                           "staggered, 3 under way", "staggered, 4 under way", "staggered, 9 under way"));
 }
 
-TEST(TurnOrders, ListOnlyModelsThatHaveTurns) {
+TEST(TurnSequences, ListOnlyModelsThatHaveTurns) {
   const TurnsOfModel some = turns({1, 2}), none = turns({});
-  for (const TurnOrder& order : turn_orders({none, some, none, some}, RoundEnds::within_steps)) {
+  for (const TurnSequence& order : turn_sequences({none, some, none, some}, RoundEnds::within_steps)) {
     EXPECT_EQ(std::set<std::int32_t>(order.models.begin(), order.models.end()),
               (std::set<std::int32_t>{1, 3}));
   }

@@ -18,7 +18,7 @@ struct TurnsOfModel {
   double step_seconds() const;
 };
 
-struct TurnOrder {
+struct TurnSequence {
   std::string name;
   std::vector<std::int32_t> models;  ///< whose turn it is, from turn to turn
   /// By model: the turn that its part of a round begins with. Those from it on are of the step before the
@@ -38,6 +38,6 @@ enum class RoundEnds { between_steps, within_steps };
 ///   where a round ends, if a round may end within steps. Turns of a visit stand together, or each for
 ///   itself.
 /// Models without turns take no part.
-std::vector<TurnOrder> turn_orders(const std::vector<TurnsOfModel>& models, RoundEnds ends);
+std::vector<TurnSequence> turn_sequences(const std::vector<TurnsOfModel>& models, RoundEnds ends);
 
 }  // namespace strata

@@ -10,16 +10,17 @@
 
 namespace strata {
 
-struct RankRole {
+struct StageSet {
   std::int64_t rank = 0;             ///< the first that has it
   std::vector<std::int32_t> stages;  ///< by model
 };
 
 /// In the order of their first ranks. Throws ConfigError if these do not stand for all: if ranks that meet
-/// have roles whose first ranks do not. REQUIRES: all meshes have as many ranks.
-std::vector<RankRole> roles_of(std::span<const Mesh> meshes);
+/// have stage sets whose first ranks do not. REQUIRES: all meshes have as many ranks.
+std::vector<StageSet> stage_sets_of(std::span<const Mesh> meshes);
 
 /// The number of a rank's.
-std::size_t role_of(std::int64_t rank, std::span<const Mesh> meshes, std::span<const RankRole> roles);
+std::size_t stage_set_of(std::int64_t rank, std::span<const Mesh> meshes,
+                         std::span<const StageSet> stage_sets);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-#include "engine/plan/search/turn_order.h"
+#include "engine/plan/search/turn_sequence.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 namespace strata {
 namespace {
 
-TurnOrder longest_remaining_first(const std::vector<TurnsOfModel>& models) {
-  TurnOrder order{"longest remaining time first", {}, std::vector<std::size_t>(models.size(), 0)};
+TurnSequence longest_remaining_first(const std::vector<TurnsOfModel>& models) {
+  TurnSequence order{"longest remaining time first", {}, std::vector<std::size_t>(models.size(), 0)};
   std::vector<std::size_t> next(models.size(), 0);
   std::vector<double> left;
   left.reserve(models.size());
@@ -38,8 +38,8 @@ TurnOrder longest_remaining_first(const std::vector<TurnsOfModel>& models) {
 /// A step begins when the step before it in the list of models would have ended alone. A step is done in
 /// `under_way` parts, and each part takes as long as the step that begins with it. So at every moment models
 /// do all parts of a step, one each.
-TurnOrder staggered(const std::vector<TurnsOfModel>& models, std::size_t under_way, bool keeps_visits,
-                    RoundEnds ends) {
+TurnSequence staggered(const std::vector<TurnsOfModel>& models, std::size_t under_way, bool keeps_visits,
+                       RoundEnds ends) {
   std::vector<std::size_t> taking_part;
   std::vector<double> starts;
   double round = 0;
@@ -54,7 +54,7 @@ TurnOrder staggered(const std::vector<TurnsOfModel>& models, std::size_t under_w
     const std::size_t rounds = s / count;
     return static_cast<double>(rounds) * round + starts[s % count];
   };
-  TurnOrder order{
+  TurnSequence order{
       .name = under_way == 1 ? "step after step" : fmt::format("staggered, {} under way", under_way),
       .models = {},
       .begins = std::vector<std::size_t>(models.size(), 0)};
@@ -103,10 +103,10 @@ double TurnsOfModel::step_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
-std::vector<TurnOrder> turn_orders(const std::vector<TurnsOfModel>& models, RoundEnds ends) {
+std::vector<TurnSequence> turn_sequences(const std::vector<TurnsOfModel>& models, RoundEnds ends) {
   const auto count = static_cast<std::size_t>(
       std::ranges::count_if(models, [](const TurnsOfModel& model) { return !model.seconds.empty(); }));
-  std::vector<TurnOrder> orders = {longest_remaining_first(models)};
+  std::vector<TurnSequence> orders = {longest_remaining_first(models)};
   std::set<std::size_t> under_way = {count};
   for (const std::size_t some : {1, 2, 3, 4}) under_way.insert(std::min(some, count));
   for (const std::size_t number : under_way) {
