@@ -51,12 +51,18 @@ void prepare_stacks() {
 
 void refuse_small_machine() {
   constexpr Bytes kLeast = 125 * MiB;  // of host_budget.cpp's figures the one that no rank shares
-  const Bytes limit = memory_limit();
-  if (limit >= kLeast) return;
-  throw ConfigError(fmt::format(
-      "this machine, or its container, has {} of memory, and a run takes {} before any of the model "
-      "is held: give the container more",
-      format_bytes(limit), format_bytes(kLeast)));
+  const Bytes limit = memory_limit(), usable = usable_memory();
+  if (limit < kLeast)
+    throw ConfigError(fmt::format(
+        "this machine, or its container, has {} of memory, and a run takes {} before any of the model "
+        "is held: give the container more",
+        format_bytes(limit), format_bytes(kLeast)));
+  // Libraries that find no addresses for code that they make end in a signal.
+  if (usable < kLeast)
+    throw ConfigError(fmt::format(
+        "this process may map {} KiB (ulimit -v), of which {} are left, and a run takes {} before any of the "
+        "model is held: raise the limit",
+        limit_of(RLIMIT_AS, KiB), format_bytes(usable), format_bytes(kLeast)));
 }
 
 std::string sentence_of(const std::exception& error) {

@@ -11,8 +11,8 @@ namespace strata {
 /// if the limit is fixed and too low. Call before a thread is started.
 void prepare_stacks();
 
-/// Throws ConfigError if the machine, or its container, has less memory than any run takes. Call before much
-/// is taken: who takes too much is killed.
+/// Throws ConfigError if the machine, its container, or the limit of addresses (`ulimit -v`) has less memory
+/// than any run takes. Call before much is taken: who takes too much is killed.
 void refuse_small_machine();
 
 /// What an error says. If it is one of the system that names no limit, the sentence does.

@@ -47,7 +47,8 @@ TEST_F(Limits, OfTheStackIsRaisedOrSaid) {
 }
 
 TEST_F(Limits, OfMemoryThatCannotBeMappedEndsInASentence) {
-  for (const int mebibytes : {1'100, 1'250, 1'400}) {
+  // Libraries alone take most of it: how much depends on the machine.
+  for (int mebibytes = 800; mebibytes <= 1'400; mebibytes += mebibytes < 1'000 ? 20 : 200) {
     const Outcome outcome = train_under(fmt::format("ulimit -v {}", mebibytes * 1024));
     if (outcome.status == 127) continue;  // the loader's own sentence
     if (outcome.status != 0) expect_sentence(outcome, outcome.status, {});
