@@ -65,16 +65,19 @@ void sync_pieces(int descriptor, const fs::path& path, WatchedWait& wait) {
   }
 }
 
-/// What is read back of a file, from its end on.
+/// What is read back of a file, from its end on; a smaller file is read back as a whole.
 constexpr Bytes kReadBack = MiB;
 
-/// The next reading of the file's end asks the drive, and no copy in memory. Where this fails the copy is as
-/// good.
-void forget_end(int descriptor) {
+/// The next reading of what is read back asks the drive, and no copy in memory. Where this fails the copy is
+/// as good.
+void forget_what_is_read_back(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return;
   constexpr Bytes kPage = 4096;
-  const Bytes begin = std::max<Bytes>(0, status.st_size - kReadBack) / kPage * kPage;
+  const Bytes size = status.st_size, begin = std::max<Bytes>(0, size - kReadBack) / kPage * kPage;
+  const Bytes stride = BlockSamples::stride_of(size);
+  for (Bytes block = 0; block < begin; block += stride)
+    ::posix_fadvise(descriptor, block, BlockSamples::kBlock, POSIX_FADV_DONTNEED);
   ::posix_fadvise(descriptor, begin, 0, POSIX_FADV_DONTNEED);
 }
 
@@ -108,7 +111,7 @@ void FileSystem::sync(int descriptor, const fs::path& path) {
   sync_pieces(descriptor, path, wait);
   // Some special files cannot be synced and say EINVAL; they have nothing to lose either.
   if (::fsync(descriptor) != 0 && errno != EINVAL) throw_system_error("sync", path, errno);
-  forget_end(descriptor);
+  forget_what_is_read_back(descriptor);
 }
 
 void FileSystem::rename(const fs::path& from, const fs::path& to) {
@@ -230,8 +233,15 @@ void read_back(const FileWriter& written, FileSystem& file_system) {
     if (hash_file(file) != written.checksum()) refuse("it has other bytes");
     return;
   }
-  std::vector<std::byte> end(static_cast<std::size_t>(kReadBack));
-  file.read(bytes - kReadBack, end);
+  std::vector<std::byte> buffer(static_cast<std::size_t>(kReadBack));
+  file.read(bytes - kReadBack, buffer);
+  buffer.resize(static_cast<std::size_t>(BlockSamples::kBlock));
+  Bytes block = 0;
+  for (const std::uint64_t checksum : written.samples().checksums()) {
+    file.read(block, buffer);
+    if (hash_bytes(buffer) != checksum) refuse(fmt::format("it has other bytes from byte {} on", block));
+    block += BlockSamples::stride_of(bytes);
+  }
 }
 
 }  // namespace
@@ -242,6 +252,7 @@ FileWriter::FileWriter(FileSystem& file_system, fs::path path)
 void FileWriter::write(std::span<const std::byte> bytes) {
   file_system_.write(descriptor_.get(), bytes, path_);
   hash_.update(bytes);
+  samples_.add(bytes);
   bytes_ += std::ssize(bytes);
 }
 

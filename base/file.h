@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/block_samples.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 
@@ -29,7 +30,8 @@ class FileSystem {
   virtual int create(const std::filesystem::path& path);
   /// Writes all of `bytes` at the descriptor's position. `path` is for the error.
   virtual void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
-  /// Returns when the file's bytes are on the disk; its end is read from there the next time.
+  /// Returns when the file's bytes are on the disk; what FileWriter reads back is read from there
+  /// the next time.
   virtual void sync(int descriptor, const std::filesystem::path& path);
   /// Replaces `to` if it is a file or an empty folder.
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to);
@@ -82,19 +84,21 @@ class FileWriter {
 
   void write(std::span<const std::byte> bytes);
   /// Returns when everything is on the disk, and what is read back from there is the file: all of a small
-  /// one, the size and the end of a large one. The last call.
+  /// one; of a large one the size, the end, and 64 blocks or fewer (block_samples.h). The last call.
   void finish();
 
   const std::filesystem::path& path() const { return path_; }
   /// Counts everything written so far.
   std::int64_t bytes() const { return bytes_; }
   std::uint64_t checksum() const { return hash_.digest(); }
+  const BlockSamples& samples() const { return samples_; }
 
  private:
   FileSystem& file_system_;
   std::filesystem::path path_;
   FileDescriptor descriptor_;
   StreamingHash hash_;
+  BlockSamples samples_;
   std::int64_t bytes_ = 0;
 };
 

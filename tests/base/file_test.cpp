@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <random>
 #include <utility>
 
 #include "base/error.h"
@@ -74,6 +76,9 @@ class ForgetfulFileSystem : public FileSystem {
 };
 
 // Invariant: A drive that loses data is found.
+// Invariant of failures: Written files are read back from the drive before anything older is removed. A file of up
+// to 4 MiB is read whole. A larger one is read at its end and at places that are spread evenly over it, so that a
+// hole of a thirty-second of it is always found.
 TEST(File, WhatIsNotReadBackIsNotWritten) {
   const TemporaryFolder folder;
   ForgetfulFileSystem shortens([](std::string& content) { content.pop_back(); });
@@ -87,6 +92,47 @@ TEST(File, WhatIsNotReadBackIsNotWritten) {
   expect_error<IoError>([&] { write_file(shortens, folder / "large", large); },
                         {"it has 3145728 bytes, not 3145729"});
   write_file(FileSystem::real(), folder / "largest", large);
+}
+
+/// What is lost is zeros, as where a drive of less room than it says has left something out.
+// Invariant: Written files are read back from the drive before anything older is removed.
+TEST(File, WhatIsReadBackIsSpreadOverAllOfALargeOne) {
+  const TemporaryFolder folder;
+  std::mt19937 random(1);
+  for (const Bytes size : {2 * MiB, 4 * MiB + 1, 9 * MiB + 12'345}) {
+    std::string content(static_cast<std::size_t>(size), 'a');
+    for (std::size_t i = 0; i < content.size(); i += 1000) content[i] = static_cast<char>(random());
+    write_file(FileSystem::real(), folder / fmt::format("whole-{}", size), content);
+    for (int i = 0; i < 3; ++i) {
+      static std::size_t begin, count;
+      count = content.size() / 16;
+      begin = random() % (content.size() - count);
+      ForgetfulFileSystem loses([](std::string& kept) { kept.replace(begin, count, count, '\0'); });
+      expect_error<IoError>([&] { write_file(loses, folder / fmt::format("{}-{}", size, i), content); },
+                            {"cannot read back", "it has other bytes"});
+    }
+  }
+}
+
+/// Pieces of any size are one file.
+TEST(BlockSamples, AreThoseOfTheBlocksThatAreReadBack) {
+  std::mt19937 random(2);
+  for (const Bytes size : {Bytes{1}, 64 * KiB, 4 * MiB, 4 * MiB + 1, 9 * MiB - 7}) {
+    std::string content(static_cast<std::size_t>(size), 'a');
+    for (std::size_t i = 0; i < content.size(); i += 1000) content[i] = static_cast<char>(random());
+    BlockSamples samples;
+    for (std::string_view left = content; !left.empty();) {
+      const std::size_t count = std::min<std::size_t>(left.size(), 1 + random() % 300'000);
+      samples.add(std::as_bytes(std::span(left.substr(0, count))));
+      left.remove_prefix(count);
+    }
+    std::vector<std::uint64_t> expected;
+    for (Bytes block = 0; block + BlockSamples::kBlock <= size; block += BlockSamples::stride_of(size))
+      expected.push_back(hash_text(std::string_view(content).substr(
+          static_cast<std::size_t>(block), static_cast<std::size_t>(BlockSamples::kBlock))));
+    EXPECT_EQ(samples.checksums(), expected) << size;
+    EXPECT_LE(expected.size(), 64U);
+  }
 }
 
 TEST(File, ReadsHaveAnOffset) {
