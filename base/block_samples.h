@@ -1,5 +1,5 @@
-// Checksums of blocks of a file as it is written, spread over all of it: what is read back is compared with
-// them. Of up to 4 MiB they are all of it, of a larger file 2 to 4 MiB.
+// Checksums of blocks of a file, spread over all of it, made while it is written. Bytes that are read back
+// are compared with them. They cover a file of up to 4 MiB whole, and 2 to 4 MiB of a larger one.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ namespace strata {
 class BlockSamples {
  public:
   static constexpr Bytes kBlock = 64 * KiB;
-  /// From one block's begin to the next one's, in a file of so many bytes: it follows from them alone.
+  /// From one block's begin to the next one's, in a file of `file_bytes`. It follows from the size alone.
   static Bytes stride_of(Bytes file_bytes);
 
-  /// What is written next.
+  /// Takes the bytes that are written next.
   void add(std::span<const std::byte> bytes);
 
-  /// By block, from the file's begin on; of one that the file's end cuts there is none.
+  /// By block, from the file's beginning on. A block that the file's end cuts has none.
   const std::vector<std::uint64_t>& checksums() const { return checksums_; }
 
  private:
