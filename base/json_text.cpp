@@ -105,14 +105,27 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLocat
   return parse_as<nlohmann::ordered_json>(text, where, budget);
 }
 
-nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget) {
+namespace {
+
+template <typename Json>
+Json read_object_as(const std::filesystem::path& path, const JsonBudget& budget) {
   const FileReader file(path);
   check_size(file.size(), path.string(), budget);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
-  nlohmann::json json = parse_json(text, path.string(), budget);
+  Json json = parse_as<Json>(text, path.string(), budget);
   if (!json.is_object()) throw ConfigError(path.string() + ": the file is JSON, but not a JSON object");
   return json;
+}
+
+}  // namespace
+
+nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget) {
+  return read_object_as<nlohmann::json>(path, budget);
+}
+
+nlohmann::ordered_json read_ordered_json_object(const std::filesystem::path& path, const JsonBudget& budget) {
+  return read_object_as<nlohmann::ordered_json>(path, budget);
 }
 
 std::string json_text(const nlohmann::json& json, int indent) {

@@ -40,6 +40,10 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLocat
 /// throws IoError if it cannot be read.
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget = {});
 
+/// Likewise; maps keep the order of their keys.
+nlohmann::ordered_json read_ordered_json_object(const std::filesystem::path& path,
+                                                const JsonBudget& budget = {});
+
 /// JSON text of any value. Bytes that are no UTF-8, which file names may have, become U+FFFD.
 std::string json_text(const nlohmann::json& json, int indent = -1);
 

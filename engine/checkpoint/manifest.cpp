@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 7;
+constexpr std::int64_t kVersion = 8;
+constexpr std::int64_t kVersionWithoutPatterns = 7;  // all adapters have one rank and one alpha
 constexpr std::int64_t kVersionWithoutBase = 6;      // without `base`, whose weights are frozen.safetensors
 constexpr std::int64_t kVersionWithoutAdapters = 5;  // without `adapter`
 constexpr std::int64_t kVersionOfAdamW = 4;          // without `update_rule`, which is adamw
@@ -58,7 +59,9 @@ nlohmann::json parse(const std::string& text, const fs::path& path) try {
 
 std::string to_text(const Manifest& manifest) {
   const bool adapts = manifest.adapter.type != AdapterType::none;
-  const std::int64_t version = manifest.base                        ? kVersion
+  const bool has_patterns = !manifest.adapter.rank_pattern.empty() || !manifest.adapter.alpha_pattern.empty();
+  const std::int64_t version = has_patterns                         ? kVersion
+                               : manifest.base                      ? kVersionWithoutPatterns
                                : adapts                             ? kVersionWithoutBase
                                : manifest.rule != UpdateRule::adamw ? kVersionWithoutAdapters
                                : manifest.freeze.empty()            ? kVersionWithoutFrozen
@@ -81,6 +84,10 @@ std::string to_text(const Manifest& manifest) {
                        {"rank", manifest.adapter.rank},
                        {"alpha", manifest.adapter.alpha},
                        {"targets", manifest.adapter.targets}};
+  if (has_patterns) {
+    json["adapter"]["rank_pattern"] = manifest.adapter.rank_pattern;
+    json["adapter"]["alpha_pattern"] = manifest.adapter.alpha_pattern;
+  }
   if (manifest.base) {
     json["base"] = {{"path", path_in_json(manifest.base->path)},
                     {"seed", manifest.base->seed},
@@ -126,6 +133,8 @@ RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path&
   adapter.rank = found->at("rank");
   adapter.alpha = found->at("alpha");
   adapter.targets = found->at("targets").get<std::vector<std::string>>();
+  adapter.rank_pattern = found->value("rank_pattern", adapter.rank_pattern);
+  adapter.alpha_pattern = found->value("alpha_pattern", adapter.alpha_pattern);
   return adapter;
 }
 

@@ -72,8 +72,8 @@ constexpr std::string_view kKeysLookedAt[] = {
     "rank_pattern",  "use_dora",          "use_rslora"};
 
 /// By pissa, olora, corda, loftq and orthogonal PEFT takes from the base's weights what adapters begin with.
-void check_initialization(const fs::path& path, const nlohmann::json& config) {
-  const nlohmann::json way = config.value("init_lora_weights", nlohmann::json(true));
+void check_initialization(const fs::path& path, const nlohmann::ordered_json& config) {
+  const nlohmann::ordered_json way = config.value("init_lora_weights", nlohmann::ordered_json(true));
   if (way.is_null() || way.is_boolean() || way == "gaussian" || way == "eva") return;
   throw ConfigError(fmt::format(
       "{}: init_lora_weights is {}, by which PEFT changes the model's own weights, too; save the adapters "
@@ -82,7 +82,7 @@ void check_initialization(const fs::path& path, const nlohmann::json& config) {
 }
 
 /// A key that nobody knows may change what the tensors mean, unless it says nothing.
-void refuse_unknown_keys(const fs::path& path, const nlohmann::json& config) {
+void refuse_unknown_keys(const fs::path& path, const nlohmann::ordered_json& config) {
   for (const auto& [key, value] : config.items()) {
     if (std::ranges::count(kKeysWithoutMeaning, key) + std::ranges::count(kKeysLookedAt, key) > 0) continue;
     const bool says_nothing = value.is_null() || value == false || (value.is_structured() && value.empty());
@@ -94,11 +94,72 @@ void refuse_unknown_keys(const fs::path& path, const nlohmann::json& config) {
   }
 }
 
+[[noreturn]] void refuse_value(const fs::path& path, const std::string& key,
+                               const nlohmann::ordered_json& value, std::string_view expected) {
+  throw ConfigError(fmt::format("{}: {} is {}; expected {}", path.string(), key, value.dump(), expected));
+}
+
+std::int64_t rank_in(const fs::path& path, const std::string& key, const nlohmann::ordered_json& value) {
+  constexpr std::int64_t kMostRank = std::int64_t{1} << 32;
+  if (!value.is_number_integer() || value < 1 || value > kMostRank)
+    refuse_value(path, key, value, "a positive integer");
+  return value.get<std::int64_t>();
+}
+
+double alpha_in(const fs::path& path, const std::string& key, const nlohmann::ordered_json& value) {
+  if (!value.is_number()) refuse_value(path, key, value, "a number");
+  return value.get<double>();
+}
+
+template <typename T, typename Read>
+ValuesByPattern<T> patterns_in(const fs::path& path, const std::string& key,
+                               const nlohmann::ordered_json& config, const Read& read) {
+  const nlohmann::ordered_json map = config.value(key, nlohmann::ordered_json());
+  if (!map.is_null() && !map.is_object()) refuse_value(path, key, map, "a map of patterns");
+  ValuesByPattern<T> values;
+  for (const auto& [pattern, value] : map.items())
+    values.emplace_back(pattern, read(path, fmt::format("{} of {}", key, pattern), value));
+  return values;
+}
+
+/// The ranks and alphas that a LoraConfig gives.
+RunConfig::AdapterSection ranks_in(const fs::path& path, const nlohmann::ordered_json& config) {
+  constexpr int kDefault = 8;
+  return {.rank = rank_in(path, "r", config.value("r", nlohmann::ordered_json(kDefault))),
+          .alpha = alpha_in(path, "lora_alpha", config.value("lora_alpha", nlohmann::ordered_json(kDefault))),
+          .rank_pattern = patterns_in<std::int64_t>(path, "rank_pattern", config, rank_in),
+          .alpha_pattern = patterns_in<double>(path, "alpha_pattern", config, alpha_in),
+          .path = ""};
+}
+
+/// Each layer has the rank and alpha that the folder gives it, whatever keys say so.
+void check_ranks(const fs::path& path, const nlohmann::ordered_json& config, const Model& model) {
+  const RunConfig::AdapterSection stored = ranks_in(path, config);
+  AdapterPatterns theirs(stored, path.string() + ": "), ours(model.adapter, "adapter.");
+  const auto expect = [&](const std::string& layer, std::string_view what, const char* key, auto found,
+                          auto wanted) {
+    if (found == wanted) return;
+    throw ConfigError(fmt::format(
+        "{}: {} of {} is {}, and this run's is {}; give adapter.{} and adapter.{}_pattern what r, "
+        "lora_alpha, rank_pattern and alpha_pattern are there, or change adapter.path",
+        path.string(), what, layer, found, wanted, key, key));
+  };
+  for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {
+    if (tensor.adapter_scale == 0) return;  // once a layer
+    const std::string layer = adapted_layer(tensor.hf_name);
+    const AdapterPatterns::Values found = theirs.of(layer), wanted = ours.of(layer);
+    expect(layer, "the rank", "rank", found.rank, wanted.rank);
+    expect(layer, "the alpha", "alpha", found.alpha, wanted.alpha);
+  });
+}
+
 /// What changes the meaning of the tensors.
-void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter) {
-  const nlohmann::json config = read_json_object(existing(path));
-  const auto expect = [&](const char* key, const nlohmann::json& wanted, const nlohmann::json& absent) {
-    const nlohmann::json found = config.value(key, absent);
+void check_config(const fs::path& path, const Model& model) {
+  // PEFT takes the first pattern that matches, so their order counts.
+  const nlohmann::ordered_json config = read_ordered_json_object(existing(path));
+  const auto expect = [&](const char* key, const nlohmann::ordered_json& wanted,
+                          const nlohmann::ordered_json& absent) {
+    const nlohmann::ordered_json found = config.value(key, absent);
     if (found == wanted) return;
     throw ConfigError(
         fmt::format("{}: {} is {}, and this run's adapters have {}; change the run file's "
@@ -106,15 +167,9 @@ void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter
                     path.string(), key, json_excerpt(found), wanted.dump()));
   };
   expect("peft_type", "LORA", nullptr);
-  expect("r", adapter.rank, 8);
-  const nlohmann::json alpha = config.value("lora_alpha", nlohmann::json(8));
-  if (!alpha.is_number() || alpha.get<double>() != adapter.alpha) expect("lora_alpha", adapter.alpha, 8);
-  expect("use_rslora", adapter.type == AdapterType::rslora, false);
-  expect("use_dora", adapter.type == AdapterType::dora, false);
-  for (const char* key : {"rank_pattern", "alpha_pattern"}) {
-    const nlohmann::json pattern = config.value(key, nlohmann::json());
-    if (!pattern.is_null() && !pattern.empty()) expect(key, nlohmann::json::object(), nullptr);
-  }
+  expect("use_rslora", model.adapter.type == AdapterType::rslora, false);
+  expect("use_dora", model.adapter.type == AdapterType::dora, false);
+  check_ranks(path, config, model);
   check_initialization(path, config);
   refuse_unknown_keys(path, config);
 }
@@ -139,20 +194,29 @@ std::set<std::string> target_modules(const Model& model) {
   return is_apart ? ends : layers;
 }
 
-nlohmann::json config_of(const Model& model, const std::string& base) {
+template <typename T>
+nlohmann::ordered_json map_of(const ValuesByPattern<T>& values) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  for (const auto& [pattern, value] : values) map[pattern] = value;
+  return map;
+}
+
+nlohmann::ordered_json config_of(const Model& model, const std::string& base) {
   const RunConfig::AdapterSection& adapter = model.adapter;
-  return {{"peft_type", "LORA"},
-          {"task_type", "CAUSAL_LM"},
-          {"base_model_name_or_path", base.empty() ? nlohmann::json() : nlohmann::json(base)},
-          {"r", adapter.rank},
-          {"lora_alpha", adapter.alpha},
-          {"lora_dropout", adapter.dropout},
-          {"target_modules", target_modules(model)},
+  return {{"alpha_pattern", map_of(adapter.alpha_pattern)},
+          {"base_model_name_or_path", base.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base)},
           {"bias", "none"},
           {"fan_in_fan_out", model.architecture.family == Family::gpt2},
-          {"use_rslora", adapter.type == AdapterType::rslora},
+          {"inference_mode", true},
+          {"lora_alpha", adapter.alpha},
+          {"lora_dropout", adapter.dropout},
+          {"peft_type", "LORA"},
+          {"r", adapter.rank},
+          {"rank_pattern", map_of(adapter.rank_pattern)},
+          {"target_modules", target_modules(model)},
+          {"task_type", "CAUSAL_LM"},
           {"use_dora", adapter.type == AdapterType::dora},
-          {"inference_mode", true}};
+          {"use_rslora", adapter.type == AdapterType::rslora}};
 }
 
 /// In a mixture PEFT takes adapters of these layers for those of experts, and drops what dense layers have.
@@ -169,11 +233,27 @@ void refuse_dense_layers_of_mixture(const fs::path& folder, const Model& model) 
   });
 }
 
+/// Of A's [rank, inputs] or B's [outputs, rank], the rank alone.
+bool differ_in_rank(const std::vector<std::int64_t>& shape, const TensorSpec& tensor) {
+  const bool is_down = tensor.adapter_scale != 0;
+  return shape.size() == 2 && tensor.hf_shape.size() == 2 &&
+         (is_down ? shape.back() == tensor.hf_shape.back() : shape.front() == tensor.hf_shape.front());
+}
+
+/// The run has the ranks that the folder's config has.
+[[noreturn]] void refuse_other_rank(const fs::path& path, const std::string& name,
+                                    const std::vector<std::int64_t>& shape) {
+  throw ConfigError(fmt::format(
+      "{}: tensor {} has shape {}, and {} beside it gives that layer another rank: the two files were "
+      "not saved together; put the {} there that belongs to the tensors",
+      path.string(), name, format_shape(shape), kConfig, kConfig));
+}
+
 }  // namespace
 
 PeftFolder::PeftFolder(const fs::path& folder, const Model& model)
     : file_(existing(folder / kAdapterWeights)) {
-  check_config(folder / kConfig, model.adapter);
+  check_config(folder / kConfig, model);
   std::set<std::string> needed;
   const auto refuse = [&](const std::string& sentence) {
     throw ConfigError(
@@ -184,9 +264,12 @@ PeftFolder::PeftFolder(const fs::path& folder, const Model& model)
     needed.insert(name);
     const auto stored = file_.tensors().find(name);
     if (stored == file_.tensors().end()) refuse(fmt::format("tensor {} is missing", name));
-    if (stored->second.shape != tensor.hf_shape)
+    if (stored->second.shape != tensor.hf_shape) {
+      if (differ_in_rank(stored->second.shape, tensor))
+        refuse_other_rank(file_.path(), name, stored->second.shape);
       refuse(fmt::format("tensor {} has shape {}, and this run's has {}", name,
                          format_shape(stored->second.shape), format_shape(tensor.hf_shape)));
+    }
     file_.read(name, 0, {});  // refuses a dtype that cannot be read
   });
   for (const auto& [name, tensor] : file_.tensors())
@@ -241,9 +324,9 @@ void for_each_stretch(const ReadParameters& read, std::size_t unit, const Tensor
 /// What adapters make of one tensor.
 class AdapterDelta {
  public:
-  AdapterDelta(const ReadParameters& read, std::size_t unit, const AdaptedLayer& layer, double scale)
+  AdapterDelta(const ReadParameters& read, std::size_t unit, const AdaptedLayer& layer)
       : layer_(layer), down_(read_all(read, unit, *layer.down)), up_(read_all(read, unit, *layer.up)) {
-    for (float& value : up_) value = static_cast<float>(value * scale);
+    for (float& value : up_) value = static_cast<float>(value * layer.down->adapter_scale);
     if (layer.magnitude == nullptr) return;
     std::vector<double> squares(static_cast<std::size_t>(layer.magnitude->elements));
     for_each_stretch(read, unit, *layer.weight, [&](std::int64_t first, std::span<float> values) {
@@ -329,8 +412,7 @@ ReadParameters merge_adapters(const Model& model, ReadParameters read) {
       const auto layer = merging->layers.find(piece.tensor);
       if (layer == merging->layers.end()) continue;
       if (merging->last == nullptr || merging->last->weight() != piece.tensor)
-        merging->last =
-            std::make_unique<AdapterDelta>(read, unit, layer->second, adapter_scale(model.adapter));
+        merging->last = std::make_unique<AdapterDelta>(read, unit, layer->second);
       merging->last->merge_into(piece.first, out.subspan(static_cast<std::size_t>(piece.at),
                                                          static_cast<std::size_t>(piece.count())));
     }

@@ -17,7 +17,8 @@ namespace strata {
 /// Reading may happen from several threads.
 class PeftFolder {
  public:
-  /// Throws ConfigError if its adapters are not exactly those of `model`: their layers, type, rank and alpha.
+  /// Throws ConfigError if its adapters are not exactly those of `model`: their layers, type, ranks and
+  /// alphas.
   PeftFolder(const std::filesystem::path& folder, const Model& model);
 
   /// Elements [first, first + out.size()) of one of the model's adapter tensors.

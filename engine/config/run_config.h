@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -79,6 +80,10 @@ struct TensorGroup {
   std::optional<double> learning_rate_factor = {}, weight_decay = {};
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
+
+/// Values for layers whose names match a pattern, in their order.
+template <typename T>
+using ValuesByPattern = std::vector<std::pair<std::string, T>>;
 
 /// An entry of data.sources: of all samples it has its weight's part.
 struct DataSource {
@@ -160,6 +165,8 @@ struct RunConfig {
     AdapterType type = AdapterType::none;
     std::int64_t rank = 16;
     double alpha = 32;
+    ValuesByPattern<std::int64_t> rank_pattern = {};  ///< in place of rank, as PEFT's
+    ValuesByPattern<double> alpha_pattern = {};       ///< in place of alpha
     std::vector<std::string> targets = {kAllLinear};  ///< ends of the names of layers
     std::string path;                                 ///< PEFT folder to begin with; empty: random ones
     double dropout = 0;                               ///< probability, of what A reads

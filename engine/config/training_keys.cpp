@@ -339,6 +339,19 @@ void add_samples(std::vector<Key>& keys) {
                        "true: each prompt is a message of a user, written by the model's chat template.");
 }
 
+std::string rank_of_adapters(const std::int64_t& value) {
+  constexpr std::int64_t kMostRank = 65536;
+  return value > kMostRank ? fmt::format("must be at most {}", kMostRank) : at_least_one(value);
+}
+
+/// What is wrong with the first value that something is wrong with.
+template <typename T, ValueCheck<T> check>
+std::string each_value(const ValuesByPattern<T>& values) {
+  for (const auto& [pattern, value] : values)
+    if (const std::string problem = check(value); !problem.empty()) return problem;
+  return "";
+}
+
 void add_adapter(std::vector<Key>& keys) {
   using S = RunConfig::AdapterSection;
   SectionKeys<S> section(keys, "adapter", &RunConfig::adapter);
@@ -361,15 +374,23 @@ void add_adapter(std::vector<Key>& keys) {
     });
   };
   of_adapters(section.add<Integer<std::int64_t>>("rank", &S::rank, "", "Rows of A and columns of B.",
-                                                 [](const std::int64_t& value) -> std::string {
-                                                   constexpr std::int64_t kMostRank = 65536;
-                                                   return value > kMostRank
-                                                              ? fmt::format("must be at most {}", kMostRank)
-                                                              : at_least_one(value);
-                                                 }),
+                                                 rank_of_adapters),
               &S::rank);
   of_adapters(section.add<Number>("alpha", &S::alpha, "", "Numerator of the factor on adapters.", positive),
               &S::alpha);
+  of_adapters(
+      section.add<ByPattern<Integer<std::int64_t>>>(
+          "rank_pattern", &S::rank_pattern, "",
+          "Ranks of layers that have another rank, as in PEFT's rank_pattern, such as {q_proj: 8, "
+          "'layers\\.[0-3]\\..*': 4}. A pattern is a regular expression of a layer's name, or of the name's "
+          "end behind a dot. The first pattern that matches counts.",
+          each_value<std::int64_t, rank_of_adapters>),
+      &S::rank_pattern);
+  of_adapters(section.add<ByPattern<Number>>(
+                  "alpha_pattern", &S::alpha_pattern, "",
+                  "Alphas of layers that have another alpha, by patterns as in rank_pattern.",
+                  each_value<double, positive>),
+              &S::alpha_pattern);
   of_adapters(
       section.add<PatternList>(
           "targets", &S::targets, "",

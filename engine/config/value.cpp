@@ -350,6 +350,20 @@ std::string DataSources::write(const std::vector<DataSource>& value) {
   return fmt::format("[{}]", fmt::join(sources, ", "));
 }
 
+void for_each_pattern(const YAML::Node& node,
+                      const std::function<void(const std::string&, const YAML::Node&)>& read) {
+  if (!node.IsMap()) refuse(node, "a map such as {q_proj: 8}");
+  std::set<std::string> patterns;
+  for (const auto& entry : node) {
+    const std::string pattern = utf8(word(entry.first, "a pattern of names"));
+    read_within(pattern, [&] {
+      if (pattern.empty()) throw WrongValue("names no layer");
+      if (!patterns.insert(pattern).second) throw WrongValue("is given twice");
+      read(pattern, entry.second);
+    });
+  }
+}
+
 std::map<std::string, std::string> FieldNames::read(const YAML::Node& node) {
   if (!node.IsMap()) refuse(node, "a map such as {messages: conversations}");
   std::map<std::string, std::string> names;

@@ -6,12 +6,17 @@
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <functional>
 #include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -46,6 +51,11 @@ std::string word(const YAML::Node& node, std::string_view expected);
 /// `expected`.
 std::string plain_text(const YAML::Node& node, std::string_view expected);
 [[noreturn]] void refuse(const YAML::Node& node, std::string_view expected);
+
+/// Calls read(pattern, value) for the entries of a map from patterns, in their order. Throws WrongValue if
+/// the node is no map, or has a pattern twice.
+void for_each_pattern(const YAML::Node& node,
+                      const std::function<void(const std::string&, const YAML::Node&)>& read);
 
 template <std::integral T>
 struct Integer {
@@ -154,6 +164,26 @@ struct FieldNames {
   static std::string type() { return "map of texts"; }
   static std::map<std::string, std::string> read(const YAML::Node& node);
   static std::string write(const std::map<std::string, std::string>& value);
+};
+
+/// {q_proj: 8, …}: patterns of names and a value of the kind for each, in their order; not given if empty.
+template <typename Kind>
+struct ByPattern {
+  using Value = decltype(Kind::read(std::declval<const YAML::Node&>()));
+  static std::string type() { return fmt::format("map of patterns to {}s", Kind::type()); }
+  static std::vector<std::pair<std::string, Value>> read(const YAML::Node& node) {
+    std::vector<std::pair<std::string, Value>> values;
+    for_each_pattern(node, [&](const std::string& pattern, const YAML::Node& value) {
+      values.emplace_back(pattern, Kind::read(value));
+    });
+    return values;
+  }
+  static std::string write(const std::vector<std::pair<std::string, Value>>& value) {
+    std::vector<std::string> entries;
+    for (const auto& [pattern, each] : value)
+      entries.push_back(fmt::format("{}: {}", Text::write(pattern), Kind::write(each)));
+    return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
+  }
 };
 
 /// 2GiB, 512MB, 4096, unlimited.

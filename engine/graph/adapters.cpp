@@ -40,11 +40,11 @@ bool covers(const Tensor& parameter, const TensorSpec& tensor) {
 
 class Adapting {
  public:
-  Adapting(UnitBuilder::Built built, const std::vector<bool>& is_adapted, const AdapterForm& form)
+  Adapting(UnitBuilder::Built built, const std::vector<std::optional<LowRankForm>>& low_ranks,
+           const AdapterForm& form)
       : unit_(std::move(built.unit)),
         graph_(std::move(built.graph)),
-        is_adapted_(is_adapted),
-        rank_("adapter_rank", form.rank),
+        low_ranks_(low_ranks),
         form_(form),
         next_site_(next_site(graph_)) {
     for (const TensorSpec& tensor : unit_.tensors) end_ = std::max(end_, tensor.offset + tensor.elements);
@@ -72,6 +72,8 @@ class Adapting {
     TensorView x;
     Axis inputs, outputs;
     TensorView out;
+    LowRankForm form;
+    Axis rank() const { return {"adapter_rank", form.rank}; }
   };
   struct LowRank {
     TensorView down, up;
@@ -92,7 +94,7 @@ class Adapting {
     if (is_one || order == WeightOrder::conv1d || adapted_in(node[LinearRule::weight]).empty()) return {node};
     std::vector<Node> parts;
     const auto stay = [&](std::size_t a, std::size_t b) {
-      return !is_adapted_[covered.begin + a] && !is_adapted_[covered.begin + b];
+      return !low_ranks_[covered.begin + a] && !low_ranks_[covered.begin + b];
     };
     split_product(unit_, graph_, node, stay, parts);
     return parts;
@@ -134,19 +136,20 @@ class Adapting {
   void add_dots(const Place& place, const TensorView& weight, WeightOrder order, const LowRank& adapter,
                 const TensorView& dots) {
     const auto& [down, up] = adapter;
-    const TensorView gram{graph_.add({place.layer + ".gram", TensorType::precision, rank_, rank_})};
+    const TensorView gram{
+        graph_.add({place.layer + ".gram", TensorType::precision, place.rank(), place.rank()})};
     const TensorView product{
-        graph_.add({place.layer + ".product", TensorType::precision, place.outputs, rank_})};
+        graph_.add({place.layer + ".product", TensorType::precision, place.outputs, place.rank()})};
     add(std::make_shared<LinearRule>(WeightOrder::linear), {down, down, {}, {}, gram});
-    add(std::make_shared<MagnitudeDotsRule>(order, static_cast<float>(form_.scale)),
+    add(std::make_shared<MagnitudeDotsRule>(order, static_cast<float>(place.form.scale)),
         {weight, down, up, gram, product, dots});
   }
 
   /// Numbers of the tensors with adapters that a weight is made of.
   std::vector<std::size_t> adapted_in(const TensorView& weight) const {
     std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < is_adapted_.size(); ++i)
-      if (is_adapted_[i] && covers(graph_.tensor(weight), unit_.tensors[i])) found.push_back(i);
+    for (std::size_t i = 0; i < low_ranks_.size(); ++i)
+      if (low_ranks_[i] && covers(graph_.tensor(weight), unit_.tensors[i])) found.push_back(i);
     return found;
   }
 
@@ -165,21 +168,23 @@ class Adapting {
       out.first += first;
       out.columns = count;
     }
-    return {layer_of(base.hf_name), node[LinearRule::x], inputs, outputs.slice(first, count), out};
+    return {layer_of(base.hf_name), node[LinearRule::x], inputs, outputs.slice(first, count), out,
+            *low_ranks_[number]};
   }
 
   LowRank add_low_rank(const Place& place) {
     const TensorView down =
-        matrix(place.layer + std::string(kDownEnding), rank_, place.inputs, Init::kaiming_uniform);
-    return {down, matrix(place.layer + std::string(kUpEnding), place.outputs, rank_, Init::zeros)};
+        matrix(place.layer + std::string(kDownEnding), place.rank(), place.inputs, Init::kaiming_uniform);
+    unit_.tensors.back().adapter_scale = place.form.scale;
+    return {down, matrix(place.layer + std::string(kUpEnding), place.outputs, place.rank(), Init::zeros)};
   }
 
   void add_update(const Place& place, const LowRank& adapter) {
-    TensorView low = low_rank(place.layer, place.x);
+    TensorView low = low_rank(place, "");
     add(std::make_shared<LinearRule>(WeightOrder::linear), {dropped(place), adapter.down, {}, {}, low});
-    if (form_.scale != 1) {
-      const TensorView scaled = low_rank(place.layer + ".scaled", place.x);
-      add(std::make_shared<ScaleRule>(static_cast<float>(form_.scale)), {low, scaled});
+    if (place.form.scale != 1) {
+      const TensorView scaled = low_rank(place, ".scaled");
+      add(std::make_shared<ScaleRule>(static_cast<float>(place.form.scale)), {low, scaled});
       low = scaled;
     }
     add(std::make_shared<LinearUpdateRule>(), {low, adapter.up, place.out});
@@ -220,8 +225,9 @@ class Adapting {
   }
 
   /// A matrix with a row for each of x's and a column for each of the rank.
-  TensorView low_rank(const std::string& layer, const TensorView& x) {
-    return {graph_.add({layer + ".lora", TensorType::precision, graph_.tensor(x).rows, rank_})};
+  TensorView low_rank(const Place& place, const std::string& ending) {
+    return {graph_.add(
+        {place.layer + ending + ".lora", TensorType::precision, graph_.tensor(place.x).rows, place.rank()})};
   }
   TensorView row(std::string name, const Axis& columns) {
     return {graph_.add({std::move(name), TensorType::fp32, {}, columns})};
@@ -233,8 +239,7 @@ class Adapting {
 
   Unit unit_;
   UnitGraph graph_;
-  const std::vector<bool>& is_adapted_;
-  Axis rank_;
+  const std::vector<std::optional<LowRankForm>>& low_ranks_;
   AdapterForm form_;
   std::uint32_t next_site_;
   std::int64_t end_ = 0;
@@ -288,9 +293,9 @@ std::vector<bool> find_linear_weights(const UnitBuilder::Built& built) {
   return found;
 }
 
-UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted,
+UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<std::optional<LowRankForm>>& low_ranks,
                          const AdapterForm& form) {
-  return Adapting(std::move(built), is_adapted, form).make();
+  return Adapting(std::move(built), low_ranks, form).make();
 }
 
 }  // namespace strata

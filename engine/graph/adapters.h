@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,18 +25,24 @@ std::string adapted_layer(const std::string& adapter);
 /// The unit's tensor that one which adapt() made stands beside.
 const TensorSpec& adapted_weight(const Unit& unit, const TensorSpec& adapter);
 
-struct AdapterForm {
+/// A and B of one layer.
+struct LowRankForm {
   std::int64_t rank = 1;
   double scale = 1;
+};
+
+/// What all adapters of a unit have in common.
+struct AdapterForm {
   double dropout = 0;  ///< the probability of being dropped, for what A reads
   bool has_magnitudes = false;
 };
 
-/// Layers with `is_adapted` get the tensors LAYER.lora_A.weight [rank, inputs] and LAYER.lora_B.weight
-/// [outputs, rank] behind all others, and with magnitudes LAYER.lora_magnitude_vector [outputs]. If only some
-/// projections of a product have magnitudes, the product becomes several products. With dropout, A reads x
-/// without the dropped elements, and each layer drops others. REQUIRES: find_linear_weights() has them.
-UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<bool>& is_adapted,
+/// `low_ranks` has an entry for each of the unit's tensors. Each layer whose weight has a LowRankForm gets
+/// the tensors LAYER.lora_A.weight [rank, inputs] and LAYER.lora_B.weight [outputs, rank] behind all others,
+/// and with magnitudes LAYER.lora_magnitude_vector [outputs]. If only some projections of a product have
+/// magnitudes, the product becomes several products. With dropout, A reads x without the dropped elements,
+/// and each layer drops others. REQUIRES: find_linear_weights() has those weights.
+UnitBuilder::Built adapt(UnitBuilder::Built built, const std::vector<std::optional<LowRankForm>>& low_ranks,
                          const AdapterForm& form);
 
 struct AdaptedLayer {

@@ -38,9 +38,10 @@ struct TensorSpec {
   std::int64_t offset = 0;  ///< elements from the start of that flat parameter
   std::int64_t elements = 0;
   Init init = Init::normal;
-  bool is_adapter = false;  ///< it stands beside the model's own tensors (adapters.h)
-  bool is_linear = false;   ///< the weight of a linear layer of a block, but no expert's and no router's
-  std::size_t policy = 0;   ///< number of what it is updated by, if it is trained
+  bool is_adapter = false;   ///< it stands beside the model's own tensors (adapters.h)
+  double adapter_scale = 0;  ///< of an adapter's A: the factor on what A and B add
+  bool is_linear = false;    ///< the weight of a linear layer of a block, but no expert's and no router's
+  std::size_t policy = 0;    ///< number of what it is updated by, if it is trained
   /// A row that starts as zeros, or -1.
   std::int64_t zero_row = -1;
   /// What a rank has of it that shares the unit's passes with others, row by row; empty: all. A vector has

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -13,11 +13,6 @@
 #include "engine/model/name_patterns.h"
 
 namespace strata {
-
-double adapter_scale(const RunConfig::AdapterSection& adapter) {
-  const auto rank = static_cast<double>(adapter.rank);
-  return adapter.alpha / (adapter.type == AdapterType::rslora ? std::sqrt(rank) : rank);
-}
 
 bool AdapterTargets::is_target(const std::string& layer) {
   bool found = false;
@@ -32,28 +27,41 @@ bool AdapterTargets::is_target(const std::string& layer) {
 }
 
 UnitBuilder::Built AdapterTargets::adapt(UnitBuilder::Built block) {
-  std::vector<bool> is_adapted = find_linear_weights(block);
-  for (std::size_t i = 0; i < is_adapted.size(); ++i) {
-    if (!is_adapted[i]) continue;
+  const std::vector<bool> is_linear = find_linear_weights(block);
+  std::vector<std::optional<LowRankForm>> low_ranks(is_linear.size());
+  for (std::size_t i = 0; i < is_linear.size(); ++i) {
+    if (!is_linear[i]) continue;
     const std::string layer = layer_of(block.unit.tensors[i].hf_name);
     layers_.insert(layer.substr(layer.rfind('.') + 1));
-    is_adapted[i] = is_target(layer);
+    if (!is_target(layer)) continue;
+    const AdapterPatterns::Values values = patterns_.of(layer);
+    low_ranks[i] = {.rank = values.rank, .scale = adapter_scale(adapter_.type, values)};
   }
-  if (std::ranges::find(is_adapted, true) == is_adapted.end()) return block;
-  return strata::adapt(std::move(block), is_adapted,
-                       {.rank = adapter_.rank,
-                        .scale = adapter_scale(adapter_),
-                        .dropout = adapter_.dropout,
-                        .has_magnitudes = adapter_.type == AdapterType::dora});
+  if (std::ranges::none_of(low_ranks, [](const auto& form) { return form.has_value(); })) return block;
+  return strata::adapt(std::move(block), low_ranks,
+                       {.dropout = adapter_.dropout, .has_magnitudes = adapter_.type == AdapterType::dora});
 }
 
 void AdapterTargets::check() const {
   const auto unused = std::ranges::find(is_used_, false);
-  if (unused == is_used_.end()) return;
+  if (unused == is_used_.end()) return patterns_.check();
   throw ConfigError(fmt::format(
       "adapter.targets: '{}' is no linear layer of the model's blocks that may have an adapter; those are {}",
       adapter_.targets[static_cast<std::size_t>(unused - is_used_.begin())], fmt::join(layers_, ", ")));
 }
+
+namespace {
+
+/// As a run file says it.
+template <typename T>
+std::string described(const ValuesByPattern<T>& values) {
+  std::vector<std::string> entries;
+  entries.reserve(values.size());
+  for (const auto& [pattern, value] : values) entries.push_back(fmt::format("'{}': {}", pattern, value));
+  return fmt::format("{{{}}}", fmt::join(entries, ", "));
+}
+
+}  // namespace
 
 std::string adapter_difference(const RunConfig::AdapterSection& stored,
                                const RunConfig::AdapterSection& wanted) {
@@ -67,6 +75,10 @@ std::string adapter_difference(const RunConfig::AdapterSection& stored,
     if (difference.empty())
       difference = differ("targets", fmt::to_string(fmt::join(stored.targets, ", ")),
                           fmt::to_string(fmt::join(wanted.targets, ", ")));
+    if (difference.empty())
+      difference = differ("rank_pattern", described(stored.rank_pattern), described(wanted.rank_pattern));
+    if (difference.empty())
+      difference = differ("alpha_pattern", described(stored.alpha_pattern), described(wanted.alpha_pattern));
   }
   return difference;
 }

@@ -1,4 +1,4 @@
-// Which layers have adapters, and with what factor: as `adapter` of a run file says it, in PEFT's words.
+// Which layers have adapters, as `adapter` of a run file says it, in PEFT's words.
 #pragma once
 
 #include <set>
@@ -7,26 +7,27 @@
 
 #include "engine/config/run_config.h"
 #include "engine/graph/unit_builder.h"
+#include "engine/model/adapter_patterns.h"
 
 namespace strata {
 
-/// The factor on what adapters add: alpha / rank, of rslora alpha / sqrt(rank).
-double adapter_scale(const RunConfig::AdapterSection& adapter);
-
 class AdapterTargets {
  public:
+  /// `adapter` must outlive it. Throws ConfigError as AdapterPatterns does.
   explicit AdapterTargets(const RunConfig::AdapterSection& adapter)
-      : adapter_(adapter), is_used_(adapter.targets.size()) {}
+      : adapter_(adapter), patterns_(adapter, "adapter."), is_used_(adapter.targets.size()) {}
 
   /// A block with its adapters; the same block if none of its layers is a target.
   UnitBuilder::Built adapt(UnitBuilder::Built block);
-  /// Throws ConfigError if a target is no layer of the blocks, which were all given.
+  /// Throws ConfigError if a target is no layer of the blocks, which were all given, or if a pattern of ranks
+  /// or alphas counts for none of the targets.
   void check() const;
 
  private:
   bool is_target(const std::string& layer);
 
   const RunConfig::AdapterSection& adapter_;
+  AdapterPatterns patterns_;
   std::vector<bool> is_used_;
   std::set<std::string> layers_ = {};  ///< last parts of the names of layers that may have adapters
 };

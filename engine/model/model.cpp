@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -48,14 +47,18 @@ std::vector<bool> find_own_tensors(const Unit& unit) {
   return own;
 }
 
-/// By tensor, whether it is a weight with an adapter beside it.
-std::vector<bool> find_adapted(const Unit& unit) {
-  std::set<std::string> layers;
+/// By tensor, the rank and factor of the adapter beside it; zeros: there is none.
+std::vector<std::pair<std::int64_t, double>> find_low_ranks(const Unit& unit) {
+  std::map<std::string, std::pair<std::int64_t, double>> layers;
   for (const TensorSpec& tensor : unit.tensors)
-    if (tensor.is_adapter) layers.insert(adapted_layer(tensor.hf_name));
-  std::vector<bool> adapted;
-  for (const TensorSpec& tensor : unit.tensors) adapted.push_back(layers.contains(layer_of(tensor.hf_name)));
-  return adapted;
+    if (tensor.adapter_scale != 0)
+      layers[adapted_layer(tensor.hf_name)] = {tensor.hf_shape.front(), tensor.adapter_scale};
+  std::vector<std::pair<std::int64_t, double>> low_ranks;
+  for (const TensorSpec& tensor : unit.tensors) {
+    const auto found = layers.find(layer_of(tensor.hf_name));
+    low_ranks.push_back(found == layers.end() ? std::pair<std::int64_t, double>() : found->second);
+  }
+  return low_ranks;
 }
 
 std::vector<Rotation> rotations_of(const Architecture& architecture) {
@@ -121,7 +124,8 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   bool trains_before = false;
   // Layers of one number are alike in what they compute, and of those some may train more than others, or
   // have other adapters.
-  using Kind = std::tuple<std::int64_t, std::vector<bool>, std::vector<bool>, bool>;
+  using Kind =
+      std::tuple<std::int64_t, std::vector<bool>, std::vector<std::pair<std::int64_t, double>>, bool>;
   std::map<Kind, std::size_t> kinds;
   const auto add = [&](std::int64_t number, UnitBuilder builder) {
     UnitBuilder::Built built = builder.finish();
@@ -133,13 +137,13 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
     built.graph = give_row_keys(std::move(built.graph), row_keys_array(form.has_places()));
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
-    const std::vector<bool> adapted = find_adapted(built.unit);
+    const auto low_ranks = find_low_ranks(built.unit);
     if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
     policies.decide(built.unit);
     built.graph.wants_input_gradient = trains_before;
     trains_before |= built.unit.elements > 0;
     const auto [kind, is_new] =
-        kinds.try_emplace({number, frozen, adapted, built.graph.wants_input_gradient}, model.graphs.size());
+        kinds.try_emplace({number, frozen, low_ranks, built.graph.wants_input_gradient}, model.graphs.size());
     built.unit.kind = kind->second;
     if (is_new) model.graphs.push_back(std::move(built.graph));
     model.units.push_back(std::move(built.unit));

@@ -61,6 +61,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"adapter.type", "rslora"},
     {"adapter.rank", "8"},
     {"adapter.alpha", "3"},
+    {"adapter.rank_pattern", "{q_proj: 4, 'layers\\.[01]\\..*': 2}"},
+    {"adapter.alpha_pattern", "{v_proj: 0.5}"},
     {"adapter.targets", "[q_proj, 'mlp.*']"},
     {"adapter.dropout", "0.1"},
     {"adapter.path", "adapters"},
@@ -231,6 +233,8 @@ adapter:
   type: none
   rank: 16
   alpha: 32
+  # rank_pattern: (not given)
+  # alpha_pattern: (not given)
   targets: ["all-linear"]
   dropout: 0
   # path: (not given)

@@ -29,6 +29,7 @@ using test::smallest_bytes;
 using test::TemporaryFolder;
 using test::Tensors;
 using test::tiny_run;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class AdapterRun : public ::testing::Test {
@@ -37,6 +38,8 @@ class AdapterRun : public ::testing::Test {
     config_.adapter = {.type = AdapterType::lora,
                        .rank = 3,
                        .alpha = 6,
+                       .rank_pattern = {{"[kqv]_proj", 5}},
+                       .alpha_pattern = {{"0\\..*", 4}},
                        .targets = {"q_proj", "v_proj", "up_proj"},
                        .path = ""};
     config_.optimizer.learning_rate = 1e-2;
@@ -257,6 +260,10 @@ TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {
   EXPECT_THAT(refusal([](auto& adapter) { adapter.rank = 4; }),
               HasSubstr("other adapters than this run file (adapter.rank 3 there, 4 here)"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 7; }), HasSubstr("adapter.alpha 6 vs 7"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.rank_pattern.front().second = 4; }),
+              HasSubstr("adapter.rank_pattern {'[kqv]_proj': 5} vs {'[kqv]_proj': 4}"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha_pattern.clear(); }),
+              HasSubstr("adapter.alpha_pattern {'0\\..*': 4} vs {}"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::rslora; }),
               HasSubstr("adapter.type lora vs rslora"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::dora; }),
@@ -288,7 +295,7 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeftWithMagnitudes) {
   };
   EXPECT_THAT(refusal(AdapterType::lora), HasSubstr("use_dora is true, and this run's adapters have false"));
   std::ofstream(folder + "/adapter_config.json")
-      << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "use_dora": true, "use_rslora": true})";
+      << R"({"peft_type": "LORA", "use_dora": true, "use_rslora": true})";
   EXPECT_THAT(refusal(AdapterType::dora), HasSubstr("use_rslora is true"));
   EXPECT_THAT(refusal(AdapterType::rslora), HasSubstr("use_dora is true"));
 }
@@ -318,8 +325,16 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
     return "";
   };
   EXPECT_THAT(refusal([](auto& adapter) { adapter.rank = 4; }),
-              HasSubstr("r is 3, and this run's adapters have 4"));
-  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 4; }), HasSubstr("lora_alpha is 6"));
+              HasSubstr("the rank of model.layers.0.mlp.up_proj is 3, and this run's is 4"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 4; }),
+              HasSubstr("the alpha of model.layers.1.self_attn.q_proj is 6, and this run's is 4"));
+  EXPECT_THAT(
+      refusal([](auto& adapter) { adapter.rank_pattern.clear(); }),
+      HasSubstr("adapter_config.json: the rank of model.layers.0.self_attn.q_proj is 5, and this run's "
+                "is 3; give adapter.rank and adapter.rank_pattern what r, lora_alpha, rank_pattern"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha_pattern.front().second = 5; }),
+              HasSubstr("the alpha of model.layers.0.self_attn.q_proj is 4, and this run's is 5"));
+  EXPECT_EQ(refusal([](auto& adapter) { adapter.rank_pattern = {{"v_proj", 5}, {".*attn.*", 5}}; }), "");
   EXPECT_THAT(refusal([](auto& adapter) { adapter.targets.emplace_back("o_proj"); }),
               HasSubstr("o_proj.lora_A.weight is missing"));
   EXPECT_THAT(
@@ -328,12 +343,29 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
   EXPECT_THAT(refusal([](auto& adapter) { adapter.path += "/none"; }), HasSubstr("no such file"));
   const std::string file = folder + "/adapter_config.json";
   std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": "six"})";
-  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("lora_alpha is \"six\", and this run's adapters have 6"));
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("lora_alpha is \"six\"; expected a number"));
+  std::ofstream(file) << R"({"peft_type": "LORA", "rank_pattern": {"q_proj": 2.5}})";
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("rank_pattern of q_proj is 2.5; expected a positive integer"));
+  std::ofstream(file) << R"({"peft_type": "LORA", "alpha_pattern": {"(": 2}})";
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("adapter_config.json: alpha_pattern: '(' is no regular expr"));
   std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "use_dora": true})";
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("use_dora is true"));
-  std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "init_lora_weights": "pissa"})";
+  const std::string ranks = R"({"peft_type": "LORA", "r": 5, "rank_pattern": {"of_another": 7, "up_proj": 3},
+                               "lora_alpha": 6.0, "alpha_pattern": {"layers.0.(mlp|self_attn).+": 4})";
+  std::ofstream(file) << ranks << "}";
+  EXPECT_EQ(refusal([](auto&) {}), "");
+  std::ofstream(file) << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 6, "alpha_pattern": {"0.*": 4}})";
+  EXPECT_THAT(
+      refusal([](auto& adapter) {
+        adapter.rank = 4;
+        adapter.rank_pattern.clear();
+      }),
+      AllOf(HasSubstr("adapter_model.safetensors: tensor base_model.model.model.layers.0.self_attn.q_proj."
+                      "lora_A.weight has shape [5, 32], and adapter_config.json beside it gives that layer"),
+            HasSubstr("the two files were not saved together")));
+  std::ofstream(file) << ranks << R"(, "init_lora_weights": "pissa"})";
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("init_lora_weights is \"pissa\", by which PEFT changes"));
-  std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "alora_invocation_tokens": [7]})";
+  std::ofstream(file) << ranks << R"(, "alora_invocation_tokens": [7]})";
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("alora_invocation_tokens is [7], and adapters with that are"));
   std::ofstream(file) << "[1,";
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("adapter_config.json"));
@@ -381,6 +413,7 @@ TEST_F(AdapterRun, IsMergedIntoTheModel) {
       config_.model.config = {
           {"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 256}};
       config_.adapter.targets = {"c_attn", "mlp.c_proj"};
+      config_.adapter.rank_pattern = {{"c_attn", 5}};
     }
     std::filesystem::remove_all(in_folder("checkpoints"));
     const std::string merged = in_folder("merged-" + name), adapters = in_folder("adapters-" + name);
@@ -413,6 +446,22 @@ TEST_F(AdapterRun, RefusesTargetsThatAreNoLayers) {
   EXPECT_THAT(refusal({"q_proj", "q_prj"}), HasSubstr("adapter.targets: 'q_prj' is no linear layer"));
   EXPECT_THAT(refusal({"input_layernorm"}), HasSubstr("those are down_proj, gate_proj, k_proj, o_proj"));
   EXPECT_THAT(refusal({"lm_head"}), HasSubstr("'lm_head'"));
+  EXPECT_THAT(refusal({"up_proj"}),
+              HasSubstr("adapter.rank_pattern: '[kqv]_proj' is the first pattern to match "
+                        "for no layer with an adapter"));
+}
+
+/// A program that knows of no patterns would take one alpha for all.
+TEST_F(AdapterRun, KeepsPatternsInCheckpointsOfAVersionOfTheirOwn) {
+  run(saving());
+  const Manifest manifest = read_manifest(newest(saving()) / kManifestName);
+  EXPECT_EQ(manifest.adapter.rank_pattern, config_.adapter.rank_pattern);
+  EXPECT_EQ(manifest.adapter.alpha_pattern, config_.adapter.alpha_pattern);
+  EXPECT_THAT(to_text(manifest), HasSubstr("\"version\": 8"));
+  Manifest without = manifest;
+  without.adapter.rank_pattern.clear();
+  without.adapter.alpha_pattern.clear();
+  EXPECT_THAT(to_text(without), HasSubstr("\"version\": 7"));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "engine/graph/derive.h"
@@ -36,13 +38,17 @@ UnitBuilder::Built mlp(WeightOrder order) {
   return builder.finish();
 }
 
-UnitBuilder::Built adapted(const std::vector<std::string>& layers, bool freezes, AdapterForm form = {}) {
-  form.rank = 2;
+/// By the names of layers.
+using Layers = std::map<std::string, LowRankForm>;
+
+UnitBuilder::Built adapted(const Layers& layers, bool freezes, const AdapterForm& form = {}) {
   UnitBuilder::Built built = mlp(WeightOrder::linear);
-  std::vector<bool> is_adapted = find_linear_weights(built);
-  for (std::size_t i = 0; i < is_adapted.size(); ++i)
-    is_adapted[i] = is_adapted[i] && std::ranges::count(layers, layer_of(built.unit.tensors[i].hf_name)) > 0;
-  built = adapt(std::move(built), is_adapted, form);
+  std::vector<std::optional<LowRankForm>> low_ranks;
+  for (const TensorSpec& tensor : built.unit.tensors) {
+    const auto found = layers.find(layer_of(tensor.hf_name));
+    low_ranks.push_back(found == layers.end() ? std::nullopt : std::optional(found->second));
+  }
+  built = adapt(std::move(built), low_ranks, form);
   if (!freezes) return built;
   std::vector<bool> frozen;
   for (const TensorSpec& tensor : built.unit.tensors) frozen.push_back(!tensor.is_adapter);
@@ -63,7 +69,7 @@ TEST(Adapters, StandBesideWeightsOfLinearLayers) {
 }
 
 TEST(Adapters, AddTwoTensorsToEachLayer) {
-  const auto [unit, graph] = adapted({"mlp.up", "mlp.down"}, false, {.scale = 0.5});
+  const auto [unit, graph] = adapted({{"mlp.up", {2, 0.5}}, {"mlp.down", {2, 0.5}}}, false);
   std::vector<std::string> added;
   for (const TensorSpec& tensor : unit.tensors) {
     if (!tensor.is_adapter) continue;
@@ -83,14 +89,30 @@ TEST(Adapters, AddTwoTensorsToEachLayer) {
   EXPECT_TRUE(graph.nodes[9][LinearUpdateRule::out].is_whole());
 }
 
+/// Projections of one product may have different ones.
+TEST(Adapters, HaveRanksAndFactorsOfTheirOwn) {
+  const auto [unit, graph] = adapted({{"mlp.gate", {3, 2}}, {"mlp.up", {5, 0.25}}}, false);
+  std::map<std::string, std::pair<std::vector<std::int64_t>, double>> added;
+  for (const TensorSpec& tensor : unit.tensors)
+    if (tensor.is_adapter) added[tensor.hf_name] = {tensor.hf_shape, tensor.adapter_scale};
+  const decltype(added) expected = {{"mlp.gate.lora_A.weight", {{3, 8}, 2}},
+                                    {"mlp.gate.lora_B.weight", {{12, 3}, 0}},
+                                    {"mlp.up.lora_A.weight", {{5, 8}, 0.25}},
+                                    {"mlp.up.lora_B.weight", {{12, 5}, 0}}};
+  EXPECT_EQ(added, expected);
+  EXPECT_THAT(names_of_nodes(graph),
+              ElementsAre("norm", "linear", "linear", "scale", "linear_update", "linear", "scale",
+                          "linear_update", "gated_activation", "linear", "add"));
+}
+
 TEST(Adapters, AreNotScaledByOne) {
-  EXPECT_THAT(names_of_nodes(adapted({"mlp.down"}, false).graph),
+  EXPECT_THAT(names_of_nodes(adapted({{"mlp.down", {2}}}, false).graph),
               ElementsAre("norm", "linear", "gated_activation", "linear", "linear", "linear_update", "add"));
 }
 
 /// Gradients of a layer's input join within the products that make them.
 TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
-  UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, true);
+  UnitBuilder::Built built = adapted({{"mlp.gate", {2}}, {"mlp.up", {2}}}, true);
   EXPECT_GT(built.unit.elements, 0);
   EXPECT_GT(built.unit.frozen_elements, 0);
   built.graph.wants_input_gradient = false;
@@ -106,7 +128,7 @@ TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
 
 /// One of two projections in a product has magnitudes: it gets a product of its own.
 TEST(Adapters, WithMagnitudesMultiplyTheSumOfProductAndUpdate) {
-  const auto [unit, graph] = adapted({"mlp.up"}, false, {.scale = 0.5, .has_magnitudes = true});
+  const auto [unit, graph] = adapted({{"mlp.up", {2, 0.5}}}, false, {.has_magnitudes = true});
   const TensorSpec& magnitude = unit.tensors.back();
   EXPECT_EQ(magnitude.hf_name, "mlp.up.lora_magnitude_vector");
   EXPECT_THAT(magnitude.hf_shape, ElementsAre(12));
@@ -123,7 +145,7 @@ TEST(Adapters, WithMagnitudesMultiplyTheSumOfProductAndUpdate) {
 
 /// The norms are constants: nothing goes back through what makes the factors.
 TEST(Adapters, WithMagnitudesHaveGradientsOfTheScaledProductAlone) {
-  UnitBuilder::Built built = adapted({"mlp.down"}, true, {.has_magnitudes = true});
+  UnitBuilder::Built built = adapted({{"mlp.down", {2}}}, true, {.has_magnitudes = true});
   built.graph.wants_input_gradient = false;
   EXPECT_THAT(names_of_nodes(derive(built.graph).backward),
               ElementsAre("magnitude_gradient", "column_scale", "linear_weight_gradient",
@@ -132,7 +154,8 @@ TEST(Adapters, WithMagnitudesHaveGradientsOfTheScaledProductAlone) {
 
 /// Each step of what is saved makes passes of its own, and factors are small.
 TEST(Adapters, WithMagnitudesSaveAllFactorsOrNone) {
-  const UnitGraph graph = adapted({"mlp.gate", "mlp.up", "mlp.down"}, true, {.has_magnitudes = true}).graph;
+  const UnitGraph graph =
+      adapted({{"mlp.gate", {2}}, {"mlp.up", {3}}, {"mlp.down", {2}}}, true, {.has_magnitudes = true}).graph;
   const UnitPasses passes = make_passes(derive(graph), {.microbatch = {2, 8}});
   std::set<std::ptrdiff_t> counts;
   for (const UnitPasses::Level& level : passes.levels) {
@@ -144,7 +167,7 @@ TEST(Adapters, WithMagnitudesSaveAllFactorsOrNone) {
 
 /// What is dropped is another thing for each layer, and is dropped of the gradient again.
 TEST(Adapters, ReadWhatDropoutLeaves) {
-  UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, true, {.dropout = 0.25});
+  UnitBuilder::Built built = adapted({{"mlp.gate", {2}}, {"mlp.up", {2}}}, true, {.dropout = 0.25});
   built.graph = give_row_keys(std::move(built.graph), row_keys_array(false));
   EXPECT_THAT(names_of_nodes(built.graph),
               ElementsAre("norm", "linear", "dropout", "linear", "linear_update", "dropout", "linear",
@@ -157,7 +180,7 @@ TEST(Adapters, ReadWhatDropoutLeaves) {
 }
 
 TEST(Adapters, AreFoundBesideTheirWeights) {
-  const UnitBuilder::Built built = adapted({"mlp.gate", "mlp.down"}, true, {.scale = 0.5});
+  const UnitBuilder::Built built = adapted({{"mlp.gate", {2, 0.5}}, {"mlp.down", {2, 0.5}}}, true);
   std::vector<std::string> found;
   for (const AdaptedLayer& layer : adapted_layers(built.unit, built.graph)) {
     EXPECT_EQ(layer.order, WeightOrder::linear);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "engine/graph/adapters.h"
 #include "engine/graph/derivation.h"
@@ -185,11 +186,19 @@ class Walk {
   std::vector<std::vector<float>> tensors_;
 };
 
+/// Of those that are adapted, no two have one rank.
+std::vector<std::optional<LowRankForm>> low_ranks_of(const std::vector<bool>& is_adapted) {
+  std::vector<std::optional<LowRankForm>> low_ranks(is_adapted.size());
+  for (std::size_t i = 0; i < is_adapted.size(); ++i)
+    if (is_adapted[i]) low_ranks[i] = {.rank = 6 + static_cast<std::int64_t>(i), .scale = 0.5};
+  return low_ranks;
+}
+
 /// Its linear layers have adapters.
 UnitGraph adapted_layer(double dropout) {
   UnitBuilder::Built built = layer().finish();
   const std::vector<bool> weights = find_linear_weights(built);
-  return give_row_keys(adapt(std::move(built), weights, {.rank = 6, .scale = 0.5, .dropout = dropout}).graph,
+  return give_row_keys(adapt(std::move(built), low_ranks_of(weights), {.dropout = dropout}).graph,
                        row_keys_array(true));
 }
 
@@ -201,7 +210,7 @@ UnitGraph layer_with_magnitudes() {
     const std::string layer = layer_of(built.unit.tensors[i].hf_name);
     weights[i] = weights[i] && layer != "gate" && layer != "up" && layer != "k";
   }
-  return adapt(std::move(built), weights, {.rank = 6, .scale = 0.5, .has_magnitudes = true}).graph;
+  return adapt(std::move(built), low_ranks_of(weights), {.has_magnitudes = true}).graph;
 }
 
 /// It hands nothing back.

@@ -1,4 +1,4 @@
-"""Loads a folder that strata exported with transformers and compares its logits with a golden's.
+"""Loads a folder that strata exported with transformers, or its adapters with PEFT, and compares its logits with a golden's.
 
     .venv/bin/python tests/parity/check_export.py EXPORTED_FOLDER tests/parity/goldens/NAME [--weights initial]
 
@@ -14,6 +14,7 @@ import tempfile
 
 import numpy as np
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
@@ -31,7 +32,19 @@ def load(folder):
     return model.eval()
 
 
+def load_adapters(folder, golden):
+    return PeftModel.from_pretrained(load(golden / "model"), folder).eval()
+
+
 def load_golden(golden, weights):
+    if (golden / "adapter").exists():
+        if weights == "initial":
+            return load_adapters(golden / "adapter", golden)
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(golden / "adapter" / "adapter_config.json", folder)
+            trained = {f"base_model.model.{name}": tensor for name, tensor in load_file(golden / "weights.safetensors").items()}
+            save_file(trained, pathlib.Path(folder) / "adapter_model.safetensors", metadata={"format": "pt"})
+            return load_adapters(folder, golden)
     if weights == "initial":
         return load(golden / "model")
     # Its weights have the names of files, which those in memory are made from: a layer's experts are one tensor there.
@@ -54,7 +67,9 @@ def main():
     windows = np.fromfile(arguments.golden / "tokens.bin", dtype=np.uint16).reshape(-1, sequence + 1)
     tokens = torch.from_numpy(windows[:8, :-1].astype(np.int64))
     with torch.no_grad():
-        logits = load(arguments.exported)(input_ids=tokens, use_cache=False).logits
+        has_adapters = (arguments.exported / "adapter_config.json").exists()
+        model = load_adapters(arguments.exported, arguments.golden) if has_adapters else load(arguments.exported)
+        logits = model(input_ids=tokens, use_cache=False).logits
         expected = load_golden(arguments.golden, arguments.weights)(input_ids=tokens, use_cache=False).logits
     difference = ((logits - expected).abs().max() / expected.abs().max()).item()
     print(f"{arguments.exported}: logits differ by {difference:.1e} of the largest")

@@ -143,6 +143,18 @@ def cases():
         "qwen3-dora": (27, Qwen3Config(**llama_like(vocab_size=67, hidden_size=24, intermediate_size=40, head_dim=10,
                                                     tie_word_embeddings=True)), 27, 4, 2, [], [], OPTIMIZER,
                        {"type": "dora", "rank": 4, "alpha": 6, "targets": ["all-linear"]}),
+        # The first pattern that matches counts, so their order does.
+        "qwen3-lora-patterns": (33, Qwen3Config(**llama_like(vocab_size=67, hidden_size=24, intermediate_size=40, head_dim=10,
+                                                             tie_word_embeddings=True)), 27, 4, 2, [], [], OPTIMIZER,
+                                {"type": "rslora", "rank": 4, "alpha": 2, "targets": ["all-linear"],
+                                 "rank_pattern": [["q_proj", 3], ["0.self_attn.*", 6], [r"^model\.layers\.1\.mlp\.(up|down)_proj", 9],
+                                                  ["(k|up)_proj", 2]],
+                                 "alpha_pattern": [[r".*\.[kv]_proj", 5], ["model.layers.0.mlp.down_proj", 0.5], ["1.*", 3]]}),
+        "qwen2-dora-patterns": (34, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                             tie_word_embeddings=False)), 24, 6, 2, [], [], OPTIMIZER,
+                                {"type": "dora", "rank": 5, "alpha": 5, "targets": ["q_proj", "v_proj", "down_proj"],
+                                 "rank_pattern": [["layers.1.self_attn.v_proj", 2], ["[qv]_proj", 7]],
+                                 "alpha_pattern": [["down_proj", 15]]}),
         "gpt2-dropout": (25, GPT2Config(vocab_size=113, n_embd=36, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
                                         eos_token_id=0, resid_pdrop=0.2, embd_pdrop=0.1, attn_pdrop=0.0), 33, 4, 2),
         "qwen2-lora-dropout": (26, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
@@ -295,9 +307,10 @@ def has_dropout(model):
 def make_adapters(folder, adapter, generator):
     """A folder of PEFT beside the model, with adapters that are not zero, and magnitudes that are not norms."""
     targets = "all-linear" if adapter["targets"] == ["all-linear"] else adapter["targets"]
+    patterns = {key: dict(adapter[key]) for key in ("rank_pattern", "alpha_pattern") if key in adapter}
     config = LoraConfig(task_type="CAUSAL_LM", r=adapter["rank"], lora_alpha=adapter["alpha"], target_modules=targets,
                         use_rslora=adapter["type"] == "rslora", use_dora=adapter["type"] == "dora",
-                        lora_dropout=adapter.get("dropout", 0.0))
+                        lora_dropout=adapter.get("dropout", 0.0), **patterns)
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder / "model", **EAGER), config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -309,7 +322,8 @@ def make_adapters(folder, adapter, generator):
     model.save_pretrained(folder / "adapter")
     (folder / "adapter" / "README.md").unlink(missing_ok=True)
     path = folder / "adapter" / "adapter_config.json"
-    path.write_text(path.read_text().replace(str(folder / "model"), "../model"))
+    saved = json.loads(path.read_text().replace(str(folder / "model"), "../model"))
+    path.write_text(json.dumps({**saved, **patterns}, indent=2))  # PEFT has sorted the patterns
 
 
 def name_in_file(name):

@@ -50,6 +50,12 @@ Tensors load_tensors(const std::filesystem::path& path) {
   return tensors;
 }
 
+/// Of a list of patterns and their values.
+template <typename T>
+ValuesByPattern<T> in_order(const nlohmann::json& pairs) {
+  return pairs.is_null() ? ValuesByPattern<T>() : pairs.get<ValuesByPattern<T>>();
+}
+
 RunConfig config_of(const Golden& golden, DType precision) {
   const nlohmann::json& v = golden.values;
   const nlohmann::json& optimizer = v["optimizer"];
@@ -66,14 +72,17 @@ RunConfig config_of(const Golden& golden, DType precision) {
   config.train.dropout = v.value("dropout", false);
   if (const auto adapter = v.find("adapter"); adapter != v.end()) {
     const std::string type = (*adapter)["type"];
-    config.adapter = {.type = type == "dora"     ? AdapterType::dora
-                              : type == "rslora" ? AdapterType::rslora
-                                                 : AdapterType::lora,
-                      .rank = (*adapter)["rank"],
-                      .alpha = (*adapter)["alpha"],
-                      .targets = (*adapter)["targets"],
-                      .path = (golden.folder / "adapter").string(),
-                      .dropout = adapter->value("dropout", 0.0)};
+    config.adapter = {
+        .type = type == "dora"     ? AdapterType::dora
+                : type == "rslora" ? AdapterType::rslora
+                                   : AdapterType::lora,
+        .rank = (*adapter)["rank"],
+        .alpha = (*adapter)["alpha"],
+        .rank_pattern = in_order<std::int64_t>(adapter->value("rank_pattern", nlohmann::json())),
+        .alpha_pattern = in_order<double>(adapter->value("alpha_pattern", nlohmann::json())),
+        .targets = (*adapter)["targets"],
+        .path = (golden.folder / "adapter").string(),
+        .dropout = adapter->value("dropout", 0.0)};
   }
   if (const auto format = v.find("frozen_as"); format != v.end())
     config.memory.frozen_as = *format == "nf4" ? ParameterFormat::nf4 : ParameterFormat::int8;
@@ -278,9 +287,9 @@ INSTANTIATE_TEST_SUITE_P(
                                          "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups",
                                          "qwen2-sgd", "qwen2-momentum", "gpt2-lora", "qwen2-lora",
                                          "qwen3-lora", "gpt2-dora", "qwen2-dora", "qwen3-dora",
-                                         "gpt2-dropout", "qwen2-lora-dropout", "llama-nf4", "qwen2-nf4",
-                                         "qwen3-nf4", "llama-int8", "phi4-documents", "qwen3-yarn",
-                                         "mistral-dynamic"),
+                                         "qwen3-lora-patterns", "qwen2-dora-patterns", "gpt2-dropout",
+                                         "qwen2-lora-dropout", "llama-nf4", "qwen2-nf4", "qwen3-nf4",
+                                         "llama-int8", "phi4-documents", "qwen3-yarn", "mistral-dynamic"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
