@@ -19,6 +19,19 @@ std::string short_dump(const nlohmann::json& value) {
   return text;
 }
 
+std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
+  constexpr double kExact = 1LL << 53;  // floats beyond have no ones
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    return std::abs(number) <= kExact && std::trunc(number) == number
+               ? std::optional(static_cast<std::int64_t>(number))
+               : std::nullopt;
+  }
+  const bool fits =
+      value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
+  return fits ? std::optional(value.get<std::int64_t>()) : std::nullopt;
+}
+
 }  // namespace
 
 JsonReader::JsonReader(const nlohmann::json& object, std::string where)
@@ -51,13 +64,10 @@ const nlohmann::json& JsonReader::at(const std::string& key) {
 std::int64_t JsonReader::integer(const std::string& key, std::optional<std::int64_t> fallback,
                                  std::int64_t minimum, std::int64_t maximum) {
   if (fallback && find(key) == nullptr) return *fallback;
-  const nlohmann::json& value = at(key);
-  const bool fits =
-      value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
-  if (!fits || value.get<std::int64_t>() < minimum || value.get<std::int64_t>() > maximum) {
+  const std::optional<std::int64_t> number = whole_number(at(key));
+  if (!number || *number < minimum || *number > maximum)
     refuse(key, fmt::format("expected an integer from {} to {}", minimum, maximum));
-  }
-  return value.get<std::int64_t>();
+  return *number;
 }
 
 double JsonReader::number(const std::string& key, std::optional<double> fallback) {

@@ -26,9 +26,11 @@ class JsonReader {
   bool is_null(const std::string& key);
   const nlohmann::json& at(const std::string& key);
 
-  /// In [minimum, maximum]. An absent key without a fallback throws.
+  /// In [minimum, maximum]; a float that is whole, such as 4096.0, is its integer. An absent key without a
+  /// fallback throws.
   std::int64_t integer(const std::string& key, std::optional<std::int64_t> fallback, std::int64_t minimum,
                        std::int64_t maximum);
+  /// An integer is as good as a float.
   double number(const std::string& key, std::optional<double> fallback);
   /// `count` of them.
   std::vector<double> positive_numbers(const std::string& key, std::int64_t count);

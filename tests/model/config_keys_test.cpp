@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -58,6 +59,16 @@ std::optional<Reading> read(json config, const json& changes) {
   }
 }
 
+/// Whether the key has an effect with the same kind of value in its other form: 2 and 2.0 are numbers.
+bool is_other_form_of_another(const json& value, const json& group) {
+  const bool is_whole = value.is_number() && std::trunc(value.get<double>()) == value.get<double>();
+  if (!is_whole) return false;
+  for (const char* effect : {"same", "changes"})
+    for (const json& other : group[effect])
+      if (other.is_number() && other.is_number_float() != value.is_number_float()) return true;
+  return false;
+}
+
 class ConfigKeys : public ::testing::TestWithParam<std::string> {
  protected:
   const json& family() const { return facts()[GetParam()]; }
@@ -83,14 +94,12 @@ TEST_P(ConfigKeys, HaveTheirMeaningInTransformersOrAreRefused) {
   for (const json& group : family()["keys"]) {
     // If no value changes anything, a rejected one is of another type, which changes nothing either.
     const bool matters = !group["changes"].empty();
-    const bool is_float =
-        std::ranges::any_of(group["changes"], [](const json& v) { return v.is_number_float(); });
     for (const std::string key : group["keys"]) {
       for (const std::string effect : {"same", "changes", "rejected"}) {
         if (effect == "rejected" && !matters) continue;
         for (const json& value : group[effect]) {
-          // transformers takes no 2 for 2.0; there is nothing else that it could mean.
-          if (effect == "rejected" && is_float && value.is_number_integer()) continue;
+          // transformers takes no 2 for 2.0 and no 2.0 for 2; there is nothing else that they could mean.
+          if (effect == "rejected" && is_other_form_of_another(value, group)) continue;
           expect_as_in_transformers({{key, value}}, effect);
         }
       }
@@ -153,6 +162,26 @@ INSTANTIATE_TEST_SUITE_P(Families, ConfigKeys,
                          ::testing::Values("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
                                            "granite", "gemma2", "gemma3_text", "mixtral", "qwen3_moe"),
                          [](const auto& info) { return info.param; });
+
+/// tests/parity/make_number_forms.py has tried every number of every family in transformers, as 2 and as 2.0.
+TEST(NumberForms, AreReadWhereTransformersReadsThem) {
+  const json forms = json::parse(std::ifstream(test::source_folder() / "tests/model/number_forms.json"));
+  for (const auto& [model_type, family] : forms.items()) {
+    for (const char* which : {"both", "float"}) {
+      for (const json& form : family[which]) {
+        json real = form["changes"];
+        json& number = real[json::json_pointer(form["place"].get<std::string>())];
+        number = number.is_array() ? json(number.get<std::vector<double>>()) : json(number.get<double>());
+        const std::optional<Reading> of_integer = read(family["config"], form["changes"]),
+                                     of_float = read(family["config"], real);
+        ASSERT_EQ(of_integer.has_value(), of_float.has_value()) << model_type << " " << real;
+        if (of_float) {
+          EXPECT_EQ(of_integer->architecture, of_float->architecture) << model_type << " " << real;
+        }
+      }
+    }
+  }
+}
 
 /// The config.json of well-known checkpoints, word by word where it matters.
 TEST(HubConfig, OfEveryFamilyIsRead) {
