@@ -63,10 +63,21 @@ std::string index_text(const std::vector<Shard>& shards, DType dtype) {
   return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2);
 }
 
-/// Old and new transformers name the dtype differently; the file has the name that both read.
-nlohmann::json with_dtype(nlohmann::json config, DType dtype) {
+/// What transformers 4 and 5 spell differently. transformers 4 ignores rope_parameters, and so would rotate
+/// by its defaults without a word.
+constexpr const char* kSpeltByVersion[] = {
+    "rope_parameters",       "rope_scaling", "rope_theta",        "rope_local_base_freq",
+    "partial_rotary_factor", "num_experts",  "num_local_experts", "original_max_position_embeddings"};
+
+/// With the spellings that both versions read, which to_hf_config() has.
+nlohmann::json for_all_versions(nlohmann::json config, const Architecture& architecture, DType dtype) {
   config.erase("dtype");
   config["torch_dtype"] = dtype == DType::fp32 ? "float32" : "bfloat16";
+  const nlohmann::json own = to_hf_config(architecture);
+  for (const char* key : kSpeltByVersion) {
+    config.erase(key);
+    if (const auto found = own.find(key); found != own.end()) config[key] = *found;
+  }
   return config;
 }
 
@@ -88,7 +99,8 @@ void write_files(FileSystem& file_system, const fs::path& folder, const Model& m
   if (shards.size() > 1)
     write_file(file_system, folder / "model.safetensors.index.json", index_text(shards, options.dtype));
   write_beside_weights(file_system, folder, options);
-  write_file(file_system, folder / "config.json", with_dtype(options.config, options.dtype).dump(2) + "\n");
+  write_file(file_system, folder / "config.json",
+             for_all_versions(options.config, model.architecture, options.dtype).dump(2) + "\n");
 }
 
 }  // namespace

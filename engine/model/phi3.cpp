@@ -1,5 +1,7 @@
 // Phi-3 (transformers: Phi3ForCausalLM): Llama's layer with one matrix for queries, keys and values, and one
 // for gate and up.
+#include <utility>
+
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"
@@ -23,10 +25,21 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   a.rope = read_rope(reader, a, where);
 }
 
+/// Of longrope transformers 4 takes these three settings and no other, where they say it all.
+void write_long_rope(nlohmann::json& config, const Architecture& a) {
+  const RopeOptions::LongRope& rope = *a.rope.long_rope;
+  config["original_max_position_embeddings"] = rope.original_max_positions;
+  nlohmann::json shorter = config;
+  shorter["rope_scaling"] = {
+      {"type", "longrope"}, {"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}};
+  JsonReader reader(shorter, "");
+  if (read_rope(reader, a, "").long_rope == rope) config = std::move(shorter);
+}
+
 nlohmann::json write(const Architecture& a) {
   nlohmann::json config = llama_config(a);
-  if (a.rope.long_rope) config["original_max_position_embeddings"] = a.rope.long_rope->original_max_positions;
   if (a.rope.rotated_share != 1) config["partial_rotary_factor"] = a.rope.rotated_share;
+  if (a.rope.long_rope) write_long_rope(config, a);
   config["sliding_window"] = a.window == 0 ? nlohmann::json() : nlohmann::json(a.window);
   return config;
 }

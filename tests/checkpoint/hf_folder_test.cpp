@@ -332,6 +332,27 @@ TEST(HfExportFolder, IsReadInPiecesThatDoNotGrowWithTheModel) {
   expect_equal_parameters(model, saved, loaded);
 }
 
+/// transformers 4 knows no rope_parameters, and would take its default base.
+TEST(HfExportFolder, HasSpellingsThatOldAndNewVersionsRead) {
+  const TemporaryFolder folder;
+  Model model = test::tiny_llama();
+  model.architecture.rope.theta = 777;
+  model.architecture.rope.linear_factor = 4;
+  State state(model, 1);
+  HfExport options;
+  options.config = to_hf_config(model.architecture);
+  for (const char* key : {"rope_theta", "rope_scaling"}) options.config.erase(key);
+  options.config["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 4}, {"rope_theta", 777}};
+  options.config["bos_token_id"] = 3;
+  save(folder / "model", model, state, options);
+  const json config = read_hf_config(folder / "model");
+  EXPECT_FALSE(config.contains("rope_parameters"));
+  EXPECT_EQ(config["rope_theta"], 777);
+  EXPECT_EQ(config["rope_scaling"], (json{{"rope_type", "linear"}, {"factor", 4}}));
+  EXPECT_EQ(config["bos_token_id"], 3);
+  EXPECT_EQ(parse_architecture(config, "test"), model.architecture);
+}
+
 TEST(HfExportFolder, GoesAwayWhereTheStateCannotBeRead) {
   const TemporaryFolder folder;
   const Model model = test::tiny_llama();
