@@ -1,6 +1,7 @@
 #include "engine/checkpoint/hf_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include "base/json_text.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
+#include "engine/model/name_patterns.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -19,6 +21,7 @@ namespace {
 
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char *kPickled = "pytorch_model.bin", *kPickledIndex = "pytorch_model.bin.index.json";
 
 /// Folders saved from the bare model (GPT2Model, as on the hub) lack the name that the language model puts in
 /// front.
@@ -42,7 +45,65 @@ std::vector<const TensorSpec*> tensors_of(const Model& model) {
   return tensors;
 }
 
+nlohmann::json read_weight_map(const fs::path& index) {
+  const nlohmann::json json = read_json_object(index);
+  const auto weight_map = json.find("weight_map");
+  if (weight_map == json.end() || !weight_map->is_object()) refuse(index, "weight_map is missing");
+  return *weight_map;
+}
+
+std::set<std::string> files_in(const fs::path& index, const nlohmann::json& weight_map) {
+  std::set<std::string> names;
+  for (const auto& item : weight_map.items()) {
+    const nlohmann::json& value = item.value();
+    constexpr std::size_t kLongestName = 255;  // of Linux's file systems
+    if (!value.is_string() || value.get_ref<const std::string&>().size() > kLongestName ||
+        fs::path(value.get<std::string>()).filename() != value.get<std::string>()) {
+      refuse(index, fmt::format("the file of {} is {}; expected a name in the same folder", item.key(),
+                                json_excerpt(value)));
+    }
+    names.insert(value.get<std::string>());
+  }
+  return names;
+}
+
+/// model-00001-of-00002.safetensors. Other names in a folder are other models' or other formats'.
+bool is_shard(const std::string& name) {
+  return matches("model-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9].safetensors", name);
+}
+
+/// Nothing if it cannot be read.
+std::set<std::string> files_if_readable(const fs::path& index) try {
+  return files_in(index, read_weight_map(index));
+} catch (const ConfigError&) {
+  return {};
+} catch (const IoError&) {
+  return {};
+}
+
 }  // namespace
+
+bool has_pickled_weights(const fs::path& folder) {
+  return is_there(folder / kPickled) || is_there(folder / kPickledIndex);
+}
+
+std::string unread_weights_warning(const fs::path& folder) {
+  if (folder.empty()) return "";
+  const bool is_one_file = is_there(folder / kWeights), has_index = is_there(folder / kIndex);
+  const std::set<std::string> named =
+      has_index ? files_if_readable(folder / kIndex) : std::set<std::string>();
+  if (!is_one_file && named.empty()) return "";
+  std::vector<std::string> unread;
+  if (is_one_file && has_index && named != std::set<std::string>{kWeights}) unread.emplace_back(kIndex);
+  for (const std::string& name : FileSystem::real().list(folder))
+    if (is_shard(name) && (is_one_file || !named.contains(name))) unread.push_back(name);
+  if (unread.empty()) return "";
+  std::ranges::sort(unread);
+  return fmt::format(
+      "{}: of its weights {} read, and not {}: remove what is stale, or name another folder", folder.string(),
+      is_one_file ? std::string(kWeights) + " is" : fmt::format("the files that {} names are", kIndex),
+      fmt::join(unread, ", "));
+}
 
 nlohmann::json read_hf_config(const fs::path& folder) {
   if (!is_there(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
@@ -71,28 +132,14 @@ void HfFolder::open_files(const Model& model) {
   }
   const fs::path index = folder_ / kIndex;
   if (!is_there(index)) {
-    const bool pickled =
-        is_there(folder_ / "pytorch_model.bin") || is_there(folder_ / "pytorch_model.bin.index.json");
-    refuse(folder_,
-           fmt::format("there is neither {} nor {}{}", kWeights, kIndex,
-                       pickled ? "; convert pytorch_model.bin with transformers' save_pretrained" : ""));
+    refuse(folder_, fmt::format("there is neither {} nor {}{}", kWeights, kIndex,
+                                has_pickled_weights(folder_)
+                                    ? fmt::format("; convert {} with transformers' save_pretrained", kPickled)
+                                    : ""));
   }
-  const nlohmann::json json = read_json_object(index);
-  const auto weight_map = json.find("weight_map");
-  if (weight_map == json.end() || !weight_map->is_object()) refuse(index, "weight_map is missing");
-  std::set<std::string> names;
-  for (const auto& item : weight_map->items()) {
-    const nlohmann::json& value = item.value();
-    constexpr std::size_t kLongestName = 255;  // of Linux's file systems
-    if (!value.is_string() || value.get_ref<const std::string&>().size() > kLongestName ||
-        fs::path(value.get<std::string>()).filename() != value.get<std::string>()) {
-      refuse(index, fmt::format("the file of {} is {}; expected a name in the same folder", item.key(),
-                                json_excerpt(value)));
-    }
-    names.insert(value.get<std::string>());
-  }
-  for (const std::string& name : names) add_file(name, model);
-  check_index(*weight_map);
+  const nlohmann::json weight_map = read_weight_map(index);
+  for (const std::string& name : files_in(index, weight_map)) add_file(name, model);
+  check_index(weight_map);
 }
 
 void HfFolder::add_file(const std::string& file_name, const Model& model) {

@@ -27,6 +27,14 @@ namespace strata {
 /// config.json of a folder. Throws ConfigError if the folder, the file or anything in it is wrong.
 nlohmann::json read_hf_config(const std::filesystem::path& folder);
 
+/// Whether the folder has weights as torch.save() writes them, which nobody reads beside safetensors.
+bool has_pickled_weights(const std::filesystem::path& folder);
+
+/// A sentence for a folder in which files of weights stand that were not saved together: which are read, as
+/// transformers does, and which are not. Empty otherwise; what is wrong with the files that are read is said
+/// where they are read.
+std::string unread_weights_warning(const std::filesystem::path& folder);
+
 class HfFolder {
  public:
   /// Opens the folder's weights and checks that they are exactly what `model` needs: every tensor but those

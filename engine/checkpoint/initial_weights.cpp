@@ -100,6 +100,8 @@ std::string InitialWeights::hash_of_frozen_samples() const {
 std::string InitialWeights::description() const {
   std::string text = folder_ ? "weights from " + config_.model.path
                              : fmt::format("random weights, seed {}", config_.train.seed);
+  if (folder_ && has_pickled_weights(config_.model.path))
+    text += " (its safetensors, not its pytorch_model.bin)";
   if (adapters_) return text + ", adapters from " + config_.adapter.path;
   return model_.adapts() && folder_ ? text + ", random adapters" : text;
 }

@@ -76,7 +76,8 @@ std::string RunFileCommand::line(std::string_view name) const {
 void warn_of_model(const RunConfig& config) {
   const ModelConfig model = model_config(config);
   for (const std::string& warning :
-       {dropout_warning(model.keys, model.where, config.train.dropout), dropout_warning(config.adapter)})
+       {dropout_warning(model.keys, model.where, config.train.dropout), dropout_warning(config.adapter),
+        unread_weights_warning(config.model.path)})
     if (!warning.empty()) std::cerr << "warning: " << warning << '\n';
   const std::int64_t positions = parse_architecture(model.keys, model.where).max_positions;
   if (config.data.sequence_length > positions)

@@ -77,17 +77,31 @@ void HangAdvice::set(const std::string& what) {
 namespace {
 
 /// The first rank makes them if they are not there; all read them.
-CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts, Job& job,
-                          bool says_borders) {
+/// transformers takes such a pair of files, too, and fails at the first text with such an id.
+void warn_of_ids_beyond(const std::filesystem::path& tokenizer, std::int64_t end, std::int64_t vocabulary) {
+  if (end <= vocabulary) return;
+  tell(fmt::format(
+      "warning: {} has ids up to {}, and the model's vocabulary ends at {}: is it another model's, or "
+      "one from before or after its vocabulary changed? Texts with the ids beyond are refused\n",
+      tokenizer.string(), end - 1, vocabulary - 1));
+}
+
+/// `is_first`: of the calls for a run, this one says what is true of all.
+CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts,
+                          std::int64_t vocabulary, Job& job, bool is_first) {
   RunConfig::DataSection data = config.data;
   if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
   const std::string made = text_of_first_rank(job.world(), [&] {
     TextsLine line;
     const CachedTokens ids = cached_tokens(
         data, texts, host_threads(config),
-        {.on_borders =
-             [says_borders](const std::string& borders) {
-               if (says_borders) tell("texts    " + borders + "\n");
+        {.on_ids =
+             [is_first, vocabulary](const std::filesystem::path& tokenizer, std::int64_t end) {
+               if (is_first) warn_of_ids_beyond(tokenizer, end, vocabulary);
+             },
+         .on_borders =
+             [is_first](const std::string& borders) {
+               if (is_first) tell("texts    " + borders + "\n");
              },
          .on_progress = [&line](const TokenizeProgress& progress) { line.show(progress); },
          .on_warning = [](const std::string& sentence) { tell("warning: " + sentence + "\n"); }});
@@ -108,12 +122,13 @@ void open_data(PreparedModel& prepared, std::int64_t vocabulary, Job& job) {
   for (std::vector<std::string>& source : files.sources) {
     count += std::ssize(source);
     if (config.data.tokenizer != Tokenizer::automatic) continue;
-    CachedTokens ids = ids_of_texts(config, source, job, /*says_borders=*/&source == &files.sources.front());
+    CachedTokens ids =
+        ids_of_texts(config, source, vocabulary, job, /*is_first=*/&source == &files.sources.front());
     read.add(ids.read);
     source = {std::move(ids.file)};
   }
   if (config.data.tokenizer == Tokenizer::automatic && !files.validation.empty())
-    files.validation = {ids_of_texts(config, files.validation, job, /*says_borders=*/false).file};
+    files.validation = {ids_of_texts(config, files.validation, vocabulary, job, /*is_first=*/false).file};
   prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
   prepared.facts = prepared.data->facts();
   prepared.facts.files = count;

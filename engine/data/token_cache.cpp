@@ -98,6 +98,7 @@ CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const s
   const SeenFiles seen(files);
   const fs::path tokenizer_file = tokenizer_file_of(data.tokenizer_path);
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_file);
+  if (listeners.on_ids) listeners.on_ids(tokenizer_file, tokenizer.end_of_ids());
   const fs::path folder = tokenizer_file.parent_path();
   const DocumentOptions documents = document_options(data);
   const auto conversations = chat_template_for(files, folder, documents);

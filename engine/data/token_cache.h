@@ -19,6 +19,8 @@ struct CachedTokens {
 
 /// Each may be empty.
 struct CacheListeners {
+  /// Gets the tokenizer's file and the end of its ids.
+  std::function<void(const std::filesystem::path&, std::int64_t)> on_ids = {};
   std::function<void(const std::string&)> on_borders = {};        ///< gets describe() of borders_of_texts()
   std::function<void(const TokenizeProgress&)> on_progress = {};  ///< as of tokenize_files(), if it is called
   std::function<void(const std::string&)> on_warning = {};        ///< gets a sentence about a damaged entry

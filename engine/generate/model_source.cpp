@@ -29,6 +29,8 @@ ModelSource open_folder(const fs::path& folder, DeviceKind device, Rounding roun
   source.read = [files, model = source.model.get()](std::size_t unit, FlatRange range, std::span<float> out) {
     files->read_range(model->units[unit], range, out);
   };
+  if (std::string warning = unread_weights_warning(folder); !warning.empty())
+    source.warnings.push_back(std::move(warning));
   return source;
 }
 

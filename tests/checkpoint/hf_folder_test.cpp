@@ -163,6 +163,44 @@ TEST(HfFolder, AMissingFolderOrFileIsNamed) {
   expect_error<ConfigError>([&] { read_hf_config(folder.path()); }, {"config.json:1:2", "not valid JSON"});
 }
 
+/// transformers reads model.safetensors where there is one, else what the index names.
+TEST(HfFolder, FilesThatWereNotSavedTogetherAreNamed) {
+  const TemporaryFolder folder;
+  const Model model = test::tiny_llama();
+  State state(model, 1);
+  HfExport options;
+  options.shard_bytes = 500;
+  const fs::path saved = folder / "model", index = saved / "model.safetensors.index.json";
+  save(saved, model, state, options);
+  const auto warning = [&] { return unread_weights_warning(saved); };
+  EXPECT_EQ(warning(), "");
+  EXPECT_EQ(unread_weights_warning(""), "");
+  EXPECT_EQ(unread_weights_warning(folder / "none"), "");
+  for (const char* beside : {"consolidated.safetensors", "adapter_model.safetensors", "pytorch_model.bin"})
+    write_file(quick(), saved / beside, "x");
+  EXPECT_EQ(warning(), "");
+  write_file(quick(), saved / "model-00003-of-00003.safetensors", "of another model");
+  EXPECT_EQ(warning(), saved.string() +
+                           ": of its weights the files that model.safetensors.index.json names are read, "
+                           "and not model-00003-of-00003.safetensors: remove what is stale, or name "
+                           "another folder");
+  load(saved, model, state);
+  write_weights(saved, model, [](auto&) {});
+  const std::string whole = warning();
+  for (const char* part :
+       {"of its weights model.safetensors is read, and not model-00001-of-", "model.safetensors.index.json:"})
+    EXPECT_NE(whole.find(part), std::string::npos) << whole;
+  load(saved, model, state);
+  EXPECT_EQ(state.flat(0)[0], 1.0F);
+  for (const std::string& name : quick().list(saved))
+    if (name.starts_with("model-")) fs::remove(saved / name);
+  EXPECT_NE(warning(), "");
+  overwrite(index, json{{"weight_map", {{"lm_head.weight", "model.safetensors"}}}}.dump());
+  EXPECT_EQ(warning(), "");
+  overwrite(index, "no JSON");
+  EXPECT_NE(warning(), "");
+}
+
 TEST(HfFolder, APointerOfGitLfsIsNamed) {
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
   for (const char* file : {"model.safetensors", "config.json"}) {

@@ -131,6 +131,18 @@ TEST_F(Data, OfLongerSequencesThanTheModelsPositionsIsWarnedOf) {
               HasSubstr("warning: data.sequence_length: 24 tokens are more than the 16 positions"));
 }
 
+/// A tokenizer.json that was left from another model, or a config.json from before tokens were added.
+TEST_F(Data, ByATokenizerOfMoreIdsThanTheModelHasIsDoubted) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "a";
+  write("few.txt", text);
+  EXPECT_THAT(warnings_of(tokenized("few.txt")), Not(HasSubstr("has ids up to")));
+  EXPECT_THAT(
+      warnings_of(tokenized("few.txt", {"model.config.vocab_size=399"})),
+      HasSubstr("warning: model/tokenizer.json has ids up to 399, and the model's vocabulary ends at 398: is "
+                "it another model's"));
+}
+
 TEST_F(Data, InAFormThatIsNotReadIsRefused) {
   write("lines.json", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   write("table.csv", "a,b\n");
