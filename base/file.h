@@ -83,8 +83,8 @@ class FileWriter {
   FileWriter(FileSystem& file_system, std::filesystem::path path);
 
   void write(std::span<const std::byte> bytes);
-  /// Returns when everything is on the disk, and what is read back from there is the file: all of a small
-  /// one; of a large one the size, the end, and 64 blocks or fewer (block_samples.h). The last call.
+  /// Returns when everything is on the disk and was read back from there. A small file is read back whole. Of
+  /// a large one the size, the end and at most 64 blocks are read back (block_samples.h). The last call.
   void finish();
 
   const std::filesystem::path& path() const { return path_; }

@@ -40,7 +40,7 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLocat
 /// throws IoError if it cannot be read.
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget = {});
 
-/// Likewise; maps keep the order of their keys.
+/// The file's one JSON object, whose maps keep the order of their keys. Throws as read_json_object() does.
 nlohmann::ordered_json read_ordered_json_object(const std::filesystem::path& path,
                                                 const JsonBudget& budget = {});
 

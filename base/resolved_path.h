@@ -5,8 +5,8 @@
 
 namespace strata {
 
-/// The absolute path, without the links on its way as far as these can be followed. Nothing need be there, and
-/// it never throws: a path that cannot be followed is only made absolute.
+/// The absolute path, without the links on its way as far as these can be followed. Nothing need be there,
+/// and it never throws: a path that cannot be followed is only made absolute.
 std::filesystem::path resolved(const std::filesystem::path& path);
 
 }  // namespace strata

@@ -60,7 +60,7 @@ void refuse_small_machine() {
   // Libraries that find no addresses for code that they make end in a signal.
   if (usable < kLeast)
     throw ConfigError(fmt::format(
-        "this process may map {} KiB (ulimit -v), of which {} are left, and a run takes {} before any of the "
+        "this process may map {} KiB (ulimit -v) and {} of them are left; a run takes {} before any of the "
         "model is held: raise the limit",
         limit_of(RLIMIT_AS, KiB), format_bytes(usable), format_bytes(kLeast)));
 }

@@ -92,9 +92,9 @@ TEST(File, WhatIsNotReadBackIsNotWritten) {
 }
 
 /// What is lost is zeros, as where a drive of less room than it says has left something out.
-// Invariant of failures: Written files are read back from the drive before anything older is removed. A file of up
-// to 4 MiB is read whole. A larger one is read at its end and at places that are spread evenly over it, so that a
-// hole of a thirty-second of it is always found.
+// Invariant of failures: Written files are read back from the drive before anything older is removed. A file
+// of up to 4 MiB is read whole. A larger one is read at its end and at places that are spread evenly over it,
+// so that a hole of a thirty-second of it is always found.
 TEST(File, WhatIsReadBackIsSpreadOverAllOfALargeOne) {
   const TemporaryFolder folder;
   std::mt19937 random(1);

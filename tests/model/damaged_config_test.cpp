@@ -18,9 +18,10 @@ void read_config(const json& config) {
   EXPECT_EQ(parse_architecture(to_hf_config(read), "written"), read);
 }
 
-// Invariant of failures (DamagedConfig.*): Files that anybody may have written are read, or refused in a short
-// sentence. This holds for config.json, adapter_config.json, tokenizer_config.json, the index of shards, manifests
-// and headers of tensors, each damaged in many ways. STRATA_TEST_DAMAGED=40 tries 40 times as many.
+// Invariant of failures (DamagedConfig.*): Files that anybody may have written are read, or refused in a
+// short sentence. This holds for config.json, adapter_config.json, tokenizer_config.json, the index of
+// shards, manifests and headers of tensors, each damaged in many ways. STRATA_TEST_DAMAGED=40 tries 40 times
+// as many.
 TEST(DamagedConfig, OfEachFamilyIsReadOrRefusedInASentence) {
   std::uint32_t seed = 54;
   for (const TinyArchitecture& tiny : tiny_architectures()) {

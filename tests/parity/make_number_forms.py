@@ -3,7 +3,7 @@
     .venv/bin/python tests/parity/make_number_forms.py
 
 For every family, every key with a number, those of rope settings too, is given once as 2 and once as 2.0. Listed are the keys
-of which transformers reads both, by a training step, as one model, and those of which it reads one alone.
+whose two forms transformers reads as one model, by a training step, and the keys that it reads in one form alone.
 """
 import json
 import pathlib

@@ -105,7 +105,8 @@ TEST(TrainReport, GradesOverlappedSteps) {
   const std::string text = summary_text(report);
   EXPECT_NE(text.find("100 tokens/s, 55.000 s per step (median of 2)"), std::string::npos) << text;
   EXPECT_NE(text.find("20.000 s of updates after the last one"), std::string::npos) << text;
-  EXPECT_NE(text.find("at best    50.000 s per step, limited by compute; it took 1.10 times that"), std::string::npos)
+  EXPECT_NE(text.find("at best    50.000 s per step, limited by compute; it took 1.10 times that"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("its rates count: FLOP/s of products 1.200e+09, not 1.000e+09\n"), std::string::npos)
       << text;

@@ -23,8 +23,8 @@ std::string source_of(const JointModel& model, const Mesh& mesh, const Unit& uni
   const std::string& folder = model.config->model.path;
   if (folder.empty() || unit.frozen_elements == 0) return {};
   std::string text =
-      fmt::format("{}\n{} {} {} {} {} {} {} {} {}\n", resolved(folder).string(), mesh.replicate,
-                  mesh.shard, mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements,
+      fmt::format("{}\n{} {} {} {} {} {} {} {} {}\n", resolved(folder).string(), mesh.replicate, mesh.shard,
+                  mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements,
                   word_of(model.config->memory.frozen_as), name_of(model.config->precision()));
   for (const TensorSpec& tensor : unit.tensors) {
     if (tensor.flat != Flat::frozen) continue;
