@@ -408,9 +408,9 @@ std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model,
   std::optional<OpenCheckpoint> open = open_newest(model);
   if (!open) return std::nullopt;
   if (base_ && base_->identity.frozen_as != open->manifest.base->frozen_as) {
-    warnings_.push_back(
-        fmt::format("memory.frozen_as was {} before and is {} now: the adapters go on beside other numbers",
-                    word_of(open->manifest.base->frozen_as), word_of(base_->identity.frozen_as)));
+    warnings_.push_back(fmt::format(
+        "memory.frozen_as was {} before and is {} now: the adapters train on beside other numbers",
+        word_of(open->manifest.base->frozen_as), word_of(base_->identity.frozen_as)));
   }
   on_every_rank(ranks_, [&] { read_state(open->state, model, state); });
   newest_ = open->folder;

@@ -47,7 +47,7 @@ std::optional<Found> stored_layout(const RunConfig& open, std::int64_t ranks) {
     const Progress& progress = entry.manifest->progress;
     if (progress.layout_ranks != ranks || !are_those_of(progress.layout, open.plan.open)) return std::nullopt;
     return Found{progress.layout,
-                 fmt::format("the run goes on from {}, which has it", entry.folder.string())};
+                 fmt::format("the run resumes from {}, which has it", entry.folder.string())};
   }
   return std::nullopt;
 }

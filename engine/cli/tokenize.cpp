@@ -70,7 +70,7 @@ int run_tokenize(const TokenizeCommand& command) {
       tokenize_files(tokenizer, texts, command.prefix, options,
                      [&](const TokenizeProgress& progress) { line.show(progress); });
   const double seconds = line.end();
-  if (done.found > 0) std::cout << fmt::format("went on behind {}\n", format_bytes(done.found));
+  if (done.found > 0) std::cout << fmt::format("continued behind {}\n", format_bytes(done.found));
   std::cout << fmt::format("wrote {0}.bin and {0}.idx: {1} tokens of {2} texts, {3}\n", command.prefix,
                            done.tokens, done.documents, rate_of(done, seconds));
   std::cout << fmt::format("read {}\n", done.read.describe());

@@ -35,10 +35,11 @@
 namespace strata {
 namespace {
 
-std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
+std::string how_to_resume(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
   const bool is_saved = command.profiled_steps == 0 && !config.checkpoint.path.empty();
   return fmt::format("stopped after step {}{}; {} with: {}", result.counters.step,
-                     is_saved ? " and saved" : "", is_saved ? "go on" : "begin again", same_command(command));
+                     is_saved ? " and saved" : "", is_saved ? "resume" : "start again",
+                     same_command(command));
 }
 
 /// What is left of the run.
@@ -49,8 +50,9 @@ std::string where_the_model_is(const TrainCommand& command, const RunConfig& con
   std::string text = fmt::format("the model is in {}; as a folder for others: {} FOLDER", result.checkpoint,
                                  command.line("export"));
   if (result.steps.empty() && !result.interrupted) {
-    text = fmt::format("the run has its {} steps: more train.steps go on, and --fresh begins anew\n{}",
-                       result.counters.step, text);
+    text =
+        fmt::format("the run has its {} steps: raise train.steps to train on, or start over with --fresh\n{}",
+                    result.counters.step, text);
   }
   return text;
 }
@@ -218,7 +220,7 @@ int train(const TrainCommand& command, Job& job) {
   if (was_ended) {
     std::cerr << fmt::format("strata: {}; {}\n", result.ended, kWhatHelps);
   } else if (result.interrupted) {
-    std::cerr << how_to_go_on(command, config, result) << '\n';
+    std::cerr << how_to_resume(command, config, result) << '\n';
   }
   return failed ? 1 : 0;
 }

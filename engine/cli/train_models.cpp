@@ -220,7 +220,7 @@ class ModelsTraining {
     for (const std::string& name : failed_) {
       tell(fmt::format(
           "warning: step {}: {} could not be saved, so it counts as the last of the models that are "
-          "compared; it goes on when the run is started again\n",
+          "compared; it continues when the run is started again\n",
           step, name));
     }
   }
@@ -423,10 +423,9 @@ class ModelsTraining {
     if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
     if (command_.profiled_steps == 0) say_where_models_are();
     if (is_stopped)
-      std::cerr << fmt::format(
-                       "stopped; {} with: {}",
-                       run_.checkpoint_path.empty() ? "begin again" : "all was saved, and models go on",
-                       same_command(command_))
+      std::cerr << fmt::format("stopped; {} with: {}",
+                               run_.checkpoint_path.empty() ? "start again" : "all was saved; resume",
+                               same_command(command_))
                 << '\n';
     if (!is_stopped && !has_trained) std::cerr << "strata: every model has ended before its last step\n";
     return status;

@@ -66,7 +66,7 @@ HangAdvice::HangAdvice(Job& job, const TrainCommand& command) : job_(job), comma
 }
 
 void HangAdvice::on_safe_step(std::int64_t step) {
-  set(fmt::format("step {} is saved; see to it and go on", step));
+  set(fmt::format("step {} is saved; see to it and resume", step));
 }
 
 void HangAdvice::set(const std::string& what) {

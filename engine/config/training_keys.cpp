@@ -298,10 +298,10 @@ std::string check_samples(const RunConfig& config) {
   const RunConfig::SamplesSection& samples = config.samples;
   constexpr std::size_t kMostPrompts = 256;
   if (samples.prompts.size() > kMostPrompts)
-    return fmt::format("{} prompts are more than the {} that a run goes on with", samples.prompts.size(),
+    return fmt::format("{} prompts are more than the {} that a run continues", samples.prompts.size(),
                        kMostPrompts);
   if (samples.prompts.empty() && samples.every > 0)
-    return "there is nothing to go on with: give train.samples.prompts";
+    return "there is nothing to continue: give train.samples.prompts";
   if (!samples.prompts.empty() && config.data.tokenizer == Tokenizer::none &&
       config.data.tokenizer_path.empty() && config.model.path.empty())
     return "prompts are text, and data.tokenizer none says nothing of a tokenizer: set "

@@ -307,7 +307,7 @@ bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
       save();
     } catch (const SystemError& error) {
       if (!error.lacks_space()) throw;
-      warn(fmt::format("{}; it waits for space while others go on", error.what()));
+      warn(fmt::format("{}; it waits for space while others continue", error.what()));
       return false;
     }
   }
@@ -339,7 +339,7 @@ void ModelRun::save_between_steps() {
 }
 
 void ModelRun::warn_of_lack(const std::string& sentence) {
-  warn(sentence + "; the run goes on, and saves again when it is due");
+  warn(sentence + "; the run continues, and saves again when it is due");
   const std::lock_guard lock(setup_.listening);
   tried_to_save_ = std::chrono::steady_clock::now();
 }
@@ -421,12 +421,13 @@ bool ModelRun::resume() {
   nlohmann::json saved = progress.sampler, wanted = setup_.data.sampler(progress.step);
   if (take_dropout(saved) != take_dropout(wanted))
     listener_->on_warning(
-        "dropout is not that of the checkpoint: the run goes on with what the run file asks for");
+        "dropout is not that of the checkpoint: the run continues with what the run file asks for");
   if (saved != wanted) {
     listener_->on_warning(
-        "the data, the batch or the seed is not that of the checkpoint: the run goes on with other samples");
+        "the data, the batch or the seed is not that of the checkpoint: the run continues with other "
+        "samples");
   }
-  listener_->on_start(fmt::format("going on from {} (step {})", loaded->folder.string(), progress.step));
+  listener_->on_start(fmt::format("resuming from {} (step {})", loaded->folder.string(), progress.step));
   return true;
 }
 

@@ -122,7 +122,7 @@ RunRecord parse_run_record(const std::string& text, const std::string& where) {
   const auto refuse = [&](const std::string& why) {
     return ConfigError(
         fmt::format("{}: is no record of a run ({}); begin anew with --fresh, or take the file away: models "
-                    "then go on from their checkpoints",
+                    "then resume from their checkpoints",
                     where, why));
   };
   try {

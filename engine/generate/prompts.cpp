@@ -25,7 +25,7 @@ void check_prompt(const std::vector<std::int32_t>& ids, std::size_t number, std:
   const auto refuse = [&](const std::string& what) {
     throw ConfigError(fmt::format("train.samples.prompts: prompt {} {}", number + 1, what));
   };
-  if (ids.empty()) refuse("has no tokens; there is nothing to go on with");
+  if (ids.empty()) refuse("has no tokens; there is nothing to continue");
   if (std::ssize(ids) >= longest)
     refuse(
         fmt::format("has {} tokens, and a sample ends at {}: raise train.samples.max_length or "

@@ -38,8 +38,9 @@ TEST_F(DefaultFolder, HasTheModelThatARunWithoutAPathHasTrained) {
   EXPECT_EQ(strata({"export", "mine/run.yaml", "model"}).status, 0);
   const Outcome again = strata(train("mine/run.yaml"));
   EXPECT_EQ(again.status, 0);
-  EXPECT_THAT(again.err,
-              HasSubstr("the run has its 6 steps: more train.steps go on, and --fresh begins anew"));
+  EXPECT_THAT(
+      again.err,
+      HasSubstr("the run has its 6 steps: raise train.steps to train on, or start over with --fresh"));
   fs::create_directory(path("elsewhere"));
   fs::rename(path("out"), path("elsewhere/out"));
   fs::rename(path("mine"), path("elsewhere/mine"));

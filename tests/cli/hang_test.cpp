@@ -40,10 +40,10 @@ class Hang : public Workspace {
   /// The run says which file did not answer, and goes on to the bits of a run that met no hang.
   void expect_the_run_goes_on(const Outcome& hung, const std::string& file) const {
     expect_sentence(hung, 1,
-                    {file, "has not advanced for 3 s", "is saved; see to it and go on with: strata train"});
+                    {file, "has not advanced for 3 s", "is saved; see to it and resume with: strata train"});
     const Outcome resumed = strata(run({}));
     EXPECT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-"));
+    EXPECT_THAT(resumed.err, HasSubstr("resuming from out/step-"));
     EXPECT_THAT(resumed.out, HasSubstr("state hash " + state_hash(train("run.yaml", {"train.steps=20"}))));
   }
   void SetUp() override {

@@ -41,11 +41,11 @@ TEST_F(Interruption, ByCtrlCSavesAndSaysHowToGoOnToTheSameBits) {
   EXPECT_EQ(stopped.status, 1);
   EXPECT_THAT(stopped.err, HasSubstr("stopped after step"));
   EXPECT_THAT(stopped.err,
-              HasSubstr("saved; go on with: strata train run.yaml --set 'report.metrics=metrics'"));
+              HasSubstr("saved; resume with: strata train run.yaml --set 'report.metrics=metrics'"));
   EXPECT_FALSE(has_checkpoint("step-00000006"));
   const Outcome resumed = strata(saving({}));
   EXPECT_EQ(resumed.status, 0);
-  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-0000000"));
+  EXPECT_THAT(resumed.err, HasSubstr("resuming from out/step-0000000"));
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
 }
 
@@ -56,7 +56,7 @@ TEST_F(Interruption, OfTheTerminalSavesToo) {
   run.send(SIGHUP);
   const Outcome stopped = run.wait();
   EXPECT_EQ(stopped.status, 1);
-  EXPECT_THAT(stopped.err, HasSubstr("saved; go on with"));
+  EXPECT_THAT(stopped.err, HasSubstr("saved; resume with"));
 }
 
 /// As 2>&1 | tee log whose tee is killed.
@@ -133,7 +133,7 @@ TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
   }
   const Outcome resumed = strata(long_run({}));
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-"));
+  EXPECT_THAT(resumed.err, HasSubstr("resuming from out/step-"));
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
 }
 
@@ -175,7 +175,7 @@ TEST_F(Interruption, ByAFullDiskLeavesTheCheckpointBefore) {
   EXPECT_TRUE(has_checkpoint("step-00000002"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("out")), {}), 1);
   const Outcome resumed = strata(saving({}));
-  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-00000002"));
+  EXPECT_THAT(resumed.err, HasSubstr("resuming from out/step-00000002"));
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
 }
 

@@ -182,12 +182,11 @@ TEST_F(Models, StoppedByCtrlCAreSavedAndGoOnToTheSameBits) {
   run.send(SIGINT);
   const Outcome stopped = run.wait();
   EXPECT_EQ(stopped.status, 1);
-  EXPECT_THAT(stopped.err,
-              HasSubstr("stopped; all was saved, and models go on with: strata train sweep.yaml"));
+  EXPECT_THAT(stopped.err, HasSubstr("stopped; all was saved; resume with: strata train sweep.yaml"));
   EXPECT_THAT(stopped.out, HasSubstr("stopped"));
   const Outcome resumed = strata(train("sweep.yaml"));
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, HasSubstr("going on from out/lr=3e-3,seed=4/step-0000000"));
+  EXPECT_THAT(resumed.err, HasSubstr("resuming from out/lr=3e-3,seed=4/step-0000000"));
   EXPECT_EQ(hashes(report(train("sweep.yaml"))), solo_hashes());
 }
 
@@ -219,7 +218,7 @@ TEST_F(Models, JoinARunThatIsStartedAgain) {
   write_sweep("5, 3, 4");
   const Outcome again = strata(train("seeds.yaml"));
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("going on from out/seed=4/step-0000000"));
+  EXPECT_THAT(again.err, HasSubstr("resuming from out/seed=4/step-0000000"));
   const nlohmann::json joined = report(train("seeds.yaml"));
   for (const std::string seed : {"3", "4", "5"})
     EXPECT_EQ(model(joined, "seed=" + seed)["state_hash"],

@@ -84,7 +84,7 @@ TEST_F(AutomaticPrecision, IsKeptWhenTheRunGoesOnOnAnotherCpu) {
     const Outcome going_on = strata(train("run.yaml", both));
     EXPECT_EQ(going_on.status, 0) << going_on.err;
     EXPECT_THAT(going_on.err, HasSubstr(std::string("precision ") + begun +
-                                        ", which train.precision auto chose: the run goes on from "
+                                        ", which train.precision auto chose: the run resumes from "
                                         "out/step-00000003, which has it"));
     EXPECT_EQ(strata({"export", "run.yaml", begun, "--set", "checkpoint.path=out"}).status, 0);
   }

@@ -262,7 +262,7 @@ TEST_F(RanksOfProcesses, EndWhereOneIsKilledAndFewerGoOn) {
   }
   const Outcome resumed = strata_on_ranks(3, run({"train.steps=6", "checkpoint.path=out"}));
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-0000"));
+  EXPECT_THAT(resumed.err, HasSubstr("resuming from out/step-0000"));
 }
 
 }  // namespace

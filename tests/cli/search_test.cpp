@@ -82,7 +82,7 @@ TEST_F(Search, ChoosesTheLayoutOfARunWhichKeepsItWhileItLeavesTheSameOpen) {
     return outcome.err;
   };
   const std::string chosen = "which plan.search auto chose: of ",
-                    kept = "which plan.search auto chose: the run goes on";
+                    kept = "which plan.search auto chose: the run resumes";
   EXPECT_THAT(run(2, {}), HasSubstr(chosen));
   EXPECT_THAT(run(4, {}), HasSubstr(kept));
   EXPECT_THAT(run(6, {"train.microbatch=1"}), HasSubstr(chosen)) << "less is left open";

@@ -170,7 +170,7 @@ TEST_F(TokenizeCommands, AreNotNeededForSeveralSourcesWhichGoOnWithTheirNextSamp
   EXPECT_EQ(state_hash(run("0.3", "4", "parts")), expected);
   const Outcome changed = strata(run("0.4", "5", "whole"));
   EXPECT_EQ(changed.status, 0) << changed.err;
-  EXPECT_THAT(changed.err, ::testing::HasSubstr("the run goes on with other samples"));
+  EXPECT_THAT(changed.err, ::testing::HasSubstr("the run continues with other samples"));
   EXPECT_EQ(strata(run("0.3", "5", "parts")).err.find("other samples"), std::string::npos);
 }
 

@@ -103,7 +103,7 @@ TEST_F(ModelsThatLackSpace, AtTheirEndAreTriedAgainWhileOthersGoOn) {
   EXPECT_THAT(warnings_[1].all(),
               AllOf(SizeIs(2), Each(AllOf(HasSubstr("the checkpoint of step 4 was not saved"),
                                           HasSubstr("No space left on device"),
-                                          HasSubstr("it waits for space while others go on")))));
+                                          HasSubstr("it waits for space while others continue")))));
   for (const std::size_t m : {0, 2}) EXPECT_THAT(warnings_[m].all(), IsEmpty());
 }
 
@@ -113,7 +113,7 @@ TEST_F(ModelsThatLackSpace, WhileTheyAreTrainedGiveUpThatCheckpointAlone) {
   const JointOutcome outcome = run(files);
   expect_all_are_solo(outcome);
   EXPECT_THAT(warnings_[2].all(), ElementsAre(AllOf(HasSubstr("the checkpoint of step 2 was not saved"),
-                                                    HasSubstr("the run goes on"))));
+                                                    HasSubstr("the run continues"))));
   EXPECT_EQ(outcome.results[2].saves, 3);
   EXPECT_EQ(outcome.results[0].saves, 4);
 }

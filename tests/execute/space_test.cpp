@@ -104,7 +104,7 @@ TEST_F(LackOfSpace, WhileTrainingGoesOnIsSaidAndTheNextCheckpointIsSaved) {
   EXPECT_EQ(outcome.result.state_hash, expected_);
   EXPECT_EQ(outcome.result.saves, 1);
   EXPECT_THAT(warnings_.all(), ElementsAre(AllOf(HasSubstr("the checkpoint of step 2 was not saved"),
-                                                 HasSubstr("the run goes on"))));
+                                                 HasSubstr("the run continues"))));
   EXPECT_EQ(names_in(config_.checkpoint.path), (Names{"step-00000004"}));
 }
 

@@ -101,7 +101,7 @@ def test_curves_go_on_after_a_stop():
         settings = ["report.metrics=m", "report.tensorboard=curves", "checkpoint.path=out", "train.steps=100"]
         stopped = runs.start_and_wait("m", 5, "train", "run.yaml", settings=settings + SLOWLY)
         runs.end(stopped, signal.SIGTERM)
-        assert "going on from" in runs.run("train", "run.yaml", settings=settings)
+        assert "resuming from" in runs.run("train", "run.yaml", settings=settings)
         runs.run("train", "run.yaml", settings=settings)  # nothing is left to train, but it validates
         steps, validations = runs.metrics("m")
         assert sorted(steps) == list(range(1, 101))

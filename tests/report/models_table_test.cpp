@@ -131,12 +131,12 @@ TEST_F(LinesOfModels, CountStepsBeforeTheRun) {
   make(models_named({"a", "b"}, 4), false);
   table().of(0).on_safe_step(4);
   table().of(1).on_safe_step(2);
-  table().of(1).on_start("going on from out/b/step-2 (step 2)");
+  table().of(1).on_start("resuming from out/b/step-2 (step 2)");
   StepReport report;
   report.step = 2;
   report.seconds = 1;
   table().of(1).on_step(report);
-  EXPECT_THAT(lines(), ElementsAre("b: going on from out/b/step-2 (step 2)",
+  EXPECT_THAT(lines(), ElementsAre("b: resuming from out/b/step-2 (step 2)",
                                    AllOf(StartsWith("2 models: 1 trained, 1 under way, step 7/8"),
                                          HasSubstr("1000 tokens/s, 1s left"))));
 }

@@ -96,7 +96,7 @@ std::vector<std::int32_t> cut_as_listed(const std::vector<std::string>& stages, 
                          model.units[model.units.size() - 2].name, model.units.back().name));
     const auto unit = static_cast<std::int32_t>(found - model.units.begin());
     if (first_units.empty() ? unit != 0 : unit <= first_units.back())
-      refuse(fmt::format("must begin with {} and go on in the model's order", model.units[0].name));
+      refuse(fmt::format("must begin with {} and continue in the model's order", model.units[0].name));
     first_units.push_back(unit);
   }
   return first_units;

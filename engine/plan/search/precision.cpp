@@ -17,7 +17,7 @@ PrecisionChoice choose_precision(const RunConfig& config, const PrecisionFacts& 
     return {DType::bf16, "parallel.reduce_dtype bf16 needs it"};
   if (facts.stored) {
     return {facts.stored->precision,
-            fmt::format("the run goes on from {}, which has it", facts.stored->checkpoint)};
+            fmt::format("the run resumes from {}, which has it", facts.stored->checkpoint)};
   }
   if (config.device.kind == DeviceKind::cuda) return {DType::bf16, "the device is a GPU"};
   if (!facts.without_bf16.empty())

@@ -32,7 +32,7 @@ TEST(AutomaticPrecision, OfARunThatGoesOnIsThatOfItsCheckpoint) {
     for (const Precision& stored : kPrecisions) {
       const PrecisionChoice choice = choose_precision(config, going_on_in(stored));
       EXPECT_EQ(choice.precision, stored);
-      EXPECT_THAT(choice.why, HasSubstr("goes on from out/step-00000006"));
+      EXPECT_THAT(choice.why, HasSubstr("resumes from out/step-00000006"));
     }
   }
 }
