@@ -1,5 +1,5 @@
 // Which bits do not depend on the processor's instruction set, as docs/explanation/numbers.md promises.
-// AdamW, the gradient's norm and sums of ranks, which do not either, are tested where they live.
+// AdamW, the gradient's norm and sums over ranks have such tests of their own.
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 #include "tests/support/highway_target.h"
