@@ -71,7 +71,7 @@ std::array<Bytes, kTiers.size()> PlannedRun::peaks() const {
   for (const Tier tier : kTiers) {
     Bytes& peak = peaks[static_cast<std::size_t>(tier)];
     for (const Plan& plan : stages) peak = std::max(peak, plan.arena_bytes(tier));
-    for (const JointPlan& plan : joint) peak = std::max(peak, plan.arena_bytes(tier));
+    for (const JointPlan& plan : joint_plans) peak = std::max(peak, plan.arena_bytes(tier));
   }
   return peaks;
 }
