@@ -58,7 +58,7 @@ std::vector<Plan> plans_for(const RunConfig& config, const Model& model,
     const std::string open = open_budgets(error.what(), as_given, config.memory);
     if (open.empty()) throw;
     throw BudgetError(
-        fmt::format("{} (unlimited is what the machine has, {}; to plan for another one give {} a number)",
+        fmt::format("{} (unlimited is what the machine has: {}; to plan for another one give {} a number)",
                     error.what(), host.describe(), open),
         error.needed);
   }

@@ -112,11 +112,12 @@ TEST_F(Doctor, StatesTheMemoryThatUnlimitedMeansToThePlan) {
   const Outcome fits = plan({});
   EXPECT_EQ(fits.status, 0) << fits.err;
   EXPECT_THAT(fits.out,
-              AllOf(HasSubstr("memory   264.00 MiB, of them"), HasSubstr("to load, save and hash state")));
+              AllOf(HasSubstr(" of 264.00 MiB may be used; "), HasSubstr("to load, save and hash state")));
   // State of six million parameters.
   const std::string large = "model.config.vocab_size=200000";
-  expect_sentence(plan({"memory.device=4MiB", large}), 2,
-                  {"memory.device: 4.00 MiB", "unlimited is what the machine has, 264.00 MiB"});
+  expect_sentence(
+      plan({"memory.device=4MiB", large}), 2,
+      {"memory.device: 4.00 MiB", "unlimited is what the machine has: ", " of 264.00 MiB may be used; "});
   expect_sentence(plan({"memory.device=60MiB", large}), 2,
                   {"memory.host", "to plan for another one give memory.host a number"});
   const Outcome spilled = plan(
