@@ -259,18 +259,18 @@ TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {
   };
   EXPECT_THAT(refusal([](auto& adapter) { adapter.rank = 4; }),
               HasSubstr("other adapters than this run file (adapter.rank 3 there, 4 here)"));
-  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 7; }), HasSubstr("adapter.alpha 6 vs 7"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 7; }), HasSubstr("adapter.alpha 6 there, 7 here"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.rank_pattern.front().second = 4; }),
-              HasSubstr("adapter.rank_pattern {'[kqv]_proj': 5} vs {'[kqv]_proj': 4}"));
+              HasSubstr("adapter.rank_pattern {'[kqv]_proj': 5} there, {'[kqv]_proj': 4} here"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha_pattern.clear(); }),
-              HasSubstr("adapter.alpha_pattern {'0\\..*': 4} vs {}"));
+              HasSubstr("adapter.alpha_pattern {'0\\..*': 4} there, {} here"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::rslora; }),
-              HasSubstr("adapter.type lora vs rslora"));
+              HasSubstr("adapter.type lora there, rslora here"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::dora; }),
-              HasSubstr("adapter.type lora vs dora"));
-  EXPECT_THAT(refusal([](auto& adapter) { adapter = {}; }), HasSubstr("adapter.type lora vs none"));
+              HasSubstr("adapter.type lora there, dora here"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter = {}; }), HasSubstr("adapter.type lora there, none here"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.targets = {"q_proj"}; }),
-              HasSubstr("adapter.targets q_proj, v_proj, up_proj vs q_proj"));
+              HasSubstr("adapter.targets q_proj, v_proj, up_proj there, q_proj here"));
 }
 
 /// What one run has learned is what another begins with.
