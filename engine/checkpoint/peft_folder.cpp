@@ -96,7 +96,8 @@ void refuse_unknown_keys(const fs::path& path, const nlohmann::ordered_json& con
 
 [[noreturn]] void refuse_value(const fs::path& path, const std::string& key,
                                const nlohmann::ordered_json& value, std::string_view expected) {
-  throw ConfigError(fmt::format("{}: {} is {}; expected {}", path.string(), key, value.dump(), expected));
+  throw ConfigError(
+      fmt::format("{}: {} is {}; expected {}", path.string(), key, json_excerpt(value), expected));
 }
 
 std::int64_t rank_in(const fs::path& path, const std::string& key, const nlohmann::ordered_json& value) {
@@ -118,7 +119,7 @@ ValuesByPattern<T> patterns_in(const fs::path& path, const std::string& key,
   if (!map.is_null() && !map.is_object()) refuse_value(path, key, map, "a map of patterns");
   ValuesByPattern<T> values;
   for (const auto& [pattern, value] : map.items())
-    values.emplace_back(pattern, read(path, fmt::format("{} of {}", key, pattern), value));
+    values.emplace_back(pattern, read(path, fmt::format("{} of {}", key, excerpt(pattern)), value));
   return values;
 }
 

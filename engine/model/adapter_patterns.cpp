@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/excerpt.h"
 
 namespace strata {
 
@@ -29,7 +30,7 @@ std::vector<AdapterPatterns::Pattern> AdapterPatterns::compile(const char* key,
       patterns.push_back({key, text, text::Regex(fmt::format(R"(\A(?:.*\.)?(?:{})\z)", text))});
     } catch (const std::invalid_argument& error) {
       throw ConfigError(
-          fmt::format("{}{}: '{}' is no regular expression: {}", where_, key, text, error.what()));
+          fmt::format("{}{}: '{}' is no regular expression: {}", where_, key, excerpt(text), error.what()));
     }
   }
   return patterns;
@@ -44,7 +45,7 @@ T AdapterPatterns::find(std::vector<Pattern>& patterns, const ValuesByPattern<T>
       patterns[i].regex.for_each_match(layer, [&](std::size_t, std::size_t) { matches = true; });
     } catch (const ConfigError&) {
       throw ConfigError(fmt::format("{}{}: '{}' takes too long for the name {}; write it more simply", where_,
-                                    patterns[i].key, patterns[i].text, layer));
+                                    patterns[i].key, excerpt(patterns[i].text), layer));
     }
     if (!matches) continue;
     patterns[i].is_used = true;
