@@ -348,7 +348,7 @@ std::string rank_of_adapters(const std::int64_t& value) {
 template <typename T, ValueCheck<T> check>
 std::string each_value(const ValuesByPattern<T>& values) {
   for (const auto& [pattern, value] : values)
-    if (const std::string problem = check(value); !problem.empty()) return problem;
+    if (std::string problem = check(value); !problem.empty()) return problem;
   return "";
 }
 

@@ -180,6 +180,7 @@ struct ByPattern {
   }
   static std::string write(const std::vector<std::pair<std::string, Value>>& value) {
     std::vector<std::string> entries;
+    entries.reserve(value.size());
     for (const auto& [pattern, each] : value)
       entries.push_back(fmt::format("{}: {}", Text::write(pattern), Kind::write(each)));
     return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
