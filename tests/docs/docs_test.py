@@ -10,12 +10,11 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
-import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "cmake"))
+sys.path[:0] = [str(ROOT / "cmake"), str(ROOT / "tests/support")]
+import cases  # noqa: E402  pylint: disable=wrong-import-position
 import check_docs  # noqa: E402  pylint: disable=wrong-import-position
 import check_prose  # noqa: E402  pylint: disable=wrong-import-position
 import invariants  # noqa: E402  pylint: disable=wrong-import-position
@@ -298,23 +297,5 @@ def test_marks_that_nothing_knows_are_found():
     assert "above a block of the language yaml" in page(block("a: 1", "test: fails", language="yaml"))
 
 
-def main(words):
-    cases = [(name.removeprefix("test_"), case) for name, case in globals().items() if name.startswith("test_")]
-    cases = [(name, case) for name, case in cases if not words or any(word in name for word in words)]
-    begin, failed = time.monotonic(), []
-    for name, case in cases:
-        print(f"[ RUN      ] Docs.{name}", flush=True)
-        start = time.monotonic()
-        try:
-            case()
-        except Exception:  # pylint: disable=broad-except
-            traceback.print_exc(file=sys.stdout)
-            failed.append(name)
-        result = "[  FAILED  ]" if name in failed[-1:] else "[       OK ]"
-        print(f"{result} Docs.{name} ({1000 * (time.monotonic() - start):.0f} ms)", flush=True)
-    print(f"[==========] {len(cases)} tests from 1 test suite ran. ({1000 * (time.monotonic() - begin):.0f} ms total)")
-    return 1 if failed or not cases else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(cases.run("Docs", cases.cases_in(sys.modules[__name__]), sys.argv[1:]))

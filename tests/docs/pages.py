@@ -15,6 +15,7 @@ package. A fence of the language sh runs; others are only shown. HTML comments a
 
 In a block of output, … stands for anything within a line, and a line of … for any lines. Prints as GoogleTest does,
 which test.sh counts."""
+import functools
 import os
 import pathlib
 import re
@@ -22,9 +23,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+import cases  # noqa: E402  pylint: disable=wrong-import-position
+
 SECONDS = 300  # that a block may take
 MARK = re.compile(r"<!--\s*(?:(test|file)(?:\s+([a-z]+))?:\s*(.*?)|(output))\s*-->")
 RUN_SH = """#!/usr/bin/env bash
@@ -220,20 +223,8 @@ def main(names):
         print(f"{program} is not built: run ./test.sh")
         return 1
     pages = [pathlib.Path(name) for name in names] or [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
-    begin, failed = time.monotonic(), 0
-    for page in pages:
-        name = re.sub(r"\W", "_", page.stem)
-        print(f"[ RUN      ] Pages.{name}", flush=True)
-        start, problem = time.monotonic(), None
-        try:
-            run_page(page.read_text(), program)
-        except PageError as error:
-            problem = error
-            print(f"{page}: {error}")
-        failed += bool(problem)
-        print(f"{'[  FAILED  ]' if problem else '[       OK ]'} Pages.{name} ({1000 * (time.monotonic() - start):.0f} ms)", flush=True)
-    print(f"[==========] {len(pages)} tests from 1 test suite ran. ({1000 * (time.monotonic() - begin):.0f} ms total)")
-    return 1 if failed else 0
+    tests = {re.sub(r"\W", "_", page.stem): functools.partial(run_page, page.read_text(), program) for page in pages}
+    return cases.run("Pages", tests)
 
 
 if __name__ == "__main__":
