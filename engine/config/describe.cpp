@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::string_view kDumped = "# The full effective run file: a run with it repeats this one.\n";
 
-std::string leaf_of(const std::string& path) {
-  return path.substr(path.rfind('.') + 1);
-}
-
 template <typename C>
 bool is_direct_key(const KeyOf<C>& key, const Section& section) {
   return key.path.substr(0, key.path.rfind('.')) == section.path;

@@ -39,6 +39,11 @@ struct KeyOf {
 
 using Key = KeyOf<RunConfig>;
 
+/// The last word of a path: "warmup".
+inline std::string leaf_of(const std::string& path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
 struct Section {
   std::string path;
   std::string doc;

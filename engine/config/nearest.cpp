@@ -25,10 +25,6 @@ std::vector<std::string> all_paths() {
   return paths;
 }
 
-std::string leaf_of(const std::string& path) {
-  return path.substr(path.rfind('.') + 1);
-}
-
 std::string parent_of(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   return dot == std::string::npos ? "" : path.substr(0, dot);
