@@ -3,6 +3,7 @@
 // + scale · B · A‖, of a row each, where m is a parameter, too; a bias is added behind that.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ const TensorSpec& adapted_weight(const Unit& unit, const TensorSpec& adapter);
 struct LowRankForm {
   std::int64_t rank = 1;
   double scale = 1;
+  auto operator<=>(const LowRankForm&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// What all adapters of a unit have in common.

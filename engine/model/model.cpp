@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -47,17 +48,16 @@ std::vector<bool> find_own_tensors(const Unit& unit) {
   return own;
 }
 
-/// By tensor, the rank and factor of the adapter beside it; zeros: there is none.
-std::vector<std::pair<std::int64_t, double>> find_low_ranks(const Unit& unit) {
-  std::map<std::string, std::pair<std::int64_t, double>> layers;
+/// By tensor, the form of the adapter beside it, if there is one.
+std::vector<std::optional<LowRankForm>> find_low_ranks(const Unit& unit) {
+  std::map<std::string, LowRankForm> layers;
   for (const TensorSpec& tensor : unit.tensors)
     if (tensor.adapter_scale != 0)
       layers[adapted_layer(tensor.hf_name)] = {tensor.hf_shape.front(), tensor.adapter_scale};
-  std::vector<std::pair<std::int64_t, double>> low_ranks;
-  for (const TensorSpec& tensor : unit.tensors) {
-    const auto found = layers.find(layer_of(tensor.hf_name));
-    low_ranks.push_back(found == layers.end() ? std::pair<std::int64_t, double>() : found->second);
-  }
+  std::vector<std::optional<LowRankForm>> low_ranks(unit.tensors.size());
+  for (std::size_t i = 0; i < low_ranks.size(); ++i)
+    if (const auto found = layers.find(layer_of(unit.tensors[i].hf_name)); found != layers.end())
+      low_ranks[i] = found->second;
   return low_ranks;
 }
 
@@ -124,8 +124,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   bool trains_before = false;
   // Layers of one number are alike in what they compute, and of those some may train more than others, or
   // have other adapters.
-  using Kind =
-      std::tuple<std::int64_t, std::vector<bool>, std::vector<std::pair<std::int64_t, double>>, bool>;
+  using Kind = std::tuple<std::int64_t, std::vector<bool>, std::vector<std::optional<LowRankForm>>, bool>;
   std::map<Kind, std::size_t> kinds;
   const auto add = [&](std::int64_t number, UnitBuilder builder) {
     UnitBuilder::Built built = builder.finish();
