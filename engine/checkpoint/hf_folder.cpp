@@ -59,8 +59,8 @@ std::set<std::string> files_in(const fs::path& index, const nlohmann::json& weig
     constexpr std::size_t kLongestName = 255;  // of Linux's file systems
     if (!value.is_string() || value.get_ref<const std::string&>().size() > kLongestName ||
         fs::path(value.get<std::string>()).filename() != value.get<std::string>()) {
-      refuse(index, fmt::format("the file of {} is {}; expected a name in the same folder", item.key(),
-                                json_excerpt(value)));
+      refuse(index, fmt::format("the file of {} is {}; expected a name in the same folder",
+                                excerpt(item.key()), json_excerpt(value)));
     }
     names.insert(value.get<std::string>());
   }

@@ -234,7 +234,7 @@ void refuse_dense_layers_of_mixture(const fs::path& folder, const Model& model) 
   });
 }
 
-/// Of A's [rank, inputs] or B's [outputs, rank], the rank alone.
+/// Whether the shapes of A, [rank, inputs], or of B, [outputs, rank], differ in the rank alone.
 bool differ_in_rank(const std::vector<std::int64_t>& shape, const TensorSpec& tensor) {
   const bool is_down = tensor.adapter_scale != 0;
   return shape.size() == 2 && tensor.hf_shape.size() == 2 &&

@@ -76,7 +76,6 @@ void HangAdvice::set(const std::string& what) {
 
 namespace {
 
-/// The first rank makes them if they are not there; all read them.
 /// transformers takes such a pair of files, too, and fails at the first text with such an id.
 void warn_of_ids_beyond(const std::filesystem::path& tokenizer, std::int64_t end, std::int64_t vocabulary) {
   if (end <= vocabulary) return;
@@ -86,7 +85,8 @@ void warn_of_ids_beyond(const std::filesystem::path& tokenizer, std::int64_t end
       tokenizer.string(), end - 1, vocabulary - 1));
 }
 
-/// `is_first`: of the calls for a run, this one says what is true of all.
+/// The first rank makes the ids if they are not there, and all ranks read them. `is_first`: this call for a
+/// run says what is true of all its texts.
 CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts,
                           std::int64_t vocabulary, Job& job, bool is_first) {
   RunConfig::DataSection data = config.data;

@@ -95,8 +95,8 @@ class BatchLoader {
   /// last one.
   std::int64_t held_out_in(std::int64_t microbatch) const;
 
-  /// Of all sources, with what is held out of them: tokens, what of them is trained on, documents, and texts
-  /// whose byte order mark was left out. Leaves out what only the texts say.
+  /// Counts tokens, trained tokens and documents of all sources, and texts whose byte order mark was dropped.
+  /// Held-out data are included. Facts that only the texts tell are left out.
   DataFacts facts() const;
 
   /// What a user should know about the data: a batch of more sequences than a source has holds some of them

@@ -25,7 +25,7 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   a.rope = read_rope(reader, a, where);
 }
 
-/// Of longrope transformers 4 takes these three settings and no other, where they say it all.
+/// transformers 4 takes three settings of longrope and no other. Writes these if they say all.
 void write_long_rope(nlohmann::json& config, const Architecture& a) {
   const RopeOptions::LongRope& rope = *a.rope.long_rope;
   config["original_max_position_embeddings"] = rope.original_max_positions;

@@ -14,7 +14,7 @@
 namespace strata::text {
 namespace {
 
-/// Of the call of Oniguruma that goes on in this thread; without one nothing is limited.
+/// Belongs to the call of Oniguruma that this thread is in. Outside of a call nothing is limited.
 struct CallInProgress {
   const OnigUChar* end = nullptr;
   std::int64_t left = std::numeric_limits<std::int64_t>::max();

@@ -24,7 +24,7 @@ class CountedCharacters {
   CountedCharacters& operator=(const CountedCharacters&) = delete;
   ~CountedCharacters();
 
-  /// Of `most`; negative if more were looked at.
+  /// The characters that are left of `most`. Negative if more were looked at.
   std::int64_t left() const;
 };
 

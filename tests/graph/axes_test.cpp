@@ -186,7 +186,7 @@ class Walk {
   std::vector<std::vector<float>> tensors_;
 };
 
-/// Of those that are adapted, no two have one rank.
+/// Adapted weights have forms with different ranks.
 std::vector<std::optional<LowRankForm>> low_ranks_of(const std::vector<bool>& is_adapted) {
   std::vector<std::optional<LowRankForm>> low_ranks(is_adapted.size());
   for (std::size_t i = 0; i < is_adapted.size(); ++i)

@@ -50,7 +50,7 @@ Tensors load_tensors(const std::filesystem::path& path) {
   return tensors;
 }
 
-/// Of a list of patterns and their values.
+/// Reads a list of patterns and their values.
 template <typename T>
 ValuesByPattern<T> in_order(const nlohmann::json& pairs) {
   return pairs.is_null() ? ValuesByPattern<T>() : pairs.get<ValuesByPattern<T>>();

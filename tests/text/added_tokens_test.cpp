@@ -14,7 +14,7 @@ struct Strips {
   bool left = false, right = false;
 };
 
-/// Of a tokenizer whose token 3 is "<a>", which takes the whitespace behind it, and whose token 4 is a tab; x
+/// The ids by a tokenizer whose token 3 is "<a>" and takes the whitespace behind it. Its token 4 is a tab; x
 /// is 0, y 1, and a blank 2.
 std::vector<std::int32_t> ids_of(Strips tab, const std::string& text) {
   const auto token = [](const char* content, int id, Strips strips) {

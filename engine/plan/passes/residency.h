@@ -19,8 +19,8 @@ struct NearBytes {
   Bytes largest_visit = 0;  ///< of values that come and go, in one instruction
 };
 
-/// What a step that does not save and is not the first moves over a pair and sends to other ranks, and the
-/// near tier's largest sum of live buffers.
+/// The bytes that a step moves over a pair and sends to other ranks, and the near tier's largest sum of live
+/// buffers. The step does not save and is not the first.
 struct ResidentBytes {
   Bytes fetched = 0, written_back = 0;
   std::vector<Bytes> sent_in_group = {};  ///< by number of Program::groups
