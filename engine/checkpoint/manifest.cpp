@@ -96,6 +96,7 @@ std::string to_text(const Manifest& manifest) {
   }
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
+  if (!manifest.progress.schedule.is_null()) json["schedule"] = manifest.progress.schedule;
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
   if (!manifest.run_file.empty()) json["run_file"] = path_in_json(manifest.run_file);
   if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
@@ -196,6 +197,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
     layout->at("settings").get_to(manifest.progress.layout);
     layout->at("ranks").get_to(manifest.progress.layout_ranks);
   }
+  manifest.progress.schedule = json.value("schedule", nlohmann::json());
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
   manifest.companions = json.value("companions", manifest.companions);
   for (const auto& [name, file] : manifest.files) {

@@ -39,6 +39,7 @@ struct Progress {
   /// "key=value" of what plan.search chose, and for how many ranks; nothing if it chose nothing.
   std::vector<std::string> layout = {};
   std::int64_t layout_ranks = 0;
+  nlohmann::json schedule = {};  ///< of the learning rate, as it was used; older checkpoints do not say it
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 

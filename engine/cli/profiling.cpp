@@ -71,6 +71,7 @@ void shorten(RunModels& run, std::int64_t steps) {
   for (NamedRun& model : run.models) {
     RunConfig& config = model.config;
     config.train.steps = steps;
+    config.train.epochs.reset();
     config.train.validate_every = 0;
     config.checkpoint = {};
     config.report = {};

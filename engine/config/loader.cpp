@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/config/nearest.h"
+#include "engine/config/run_length.h"
 #include "engine/config/searched_keys.h"
 #include "engine/config/value.h"
 
@@ -163,11 +164,26 @@ RunConfig Loader::checked() {
       parallel.data /= context;
     }
   }
+  choose_length();
   for (const Key& key : config_keys()) {
     const std::string problem = key.check(config_);
     if (!problem.empty()) fail(place_of(key), fmt::format("{}: {}", key.path, problem));
   }
   return config_;
+}
+
+/// Of train.steps and train.epochs, who has the last word gives the run's length. A warm-up that somebody else
+/// gave is cut to it: a file that contradicts itself is refused by the check of the key.
+void Loader::choose_length() {
+  const Given *steps = find("train.steps"), *epochs = find("train.epochs");
+  if (config_.train.epochs && steps != nullptr) {
+    if (steps->origin == epochs->origin)
+      fail(epochs->place, "train.epochs: train.steps gives the length of the run, too; take one of them out");
+    if (steps->origin > epochs->origin) config_.train.epochs.reset();
+  }
+  const Given* warmup = find("optimizer.schedule.warmup");
+  const bool is_of_other = steps != nullptr && warmup != nullptr && steps->origin != warmup->origin;
+  if (is_of_other && !config_.train.epochs && config_.train.steps > 0) cut_warmup(config_);
 }
 
 /// Where the key, or one that it was checked against, was given by who has the last word: the key's own place

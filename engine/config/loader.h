@@ -89,6 +89,7 @@ class Loader {
   void set(const Key& key, const std::string& path, const std::string& place, const Layer& layer,
            const Setter& setter);
   std::string place_of(const Key& key) const;
+  void choose_length();
 
   std::string place_;
   std::int64_t ranks_;

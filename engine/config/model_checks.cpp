@@ -114,7 +114,7 @@ class ModelChecks {
     };
     for (const LoadedModel& model : models_) {
       const RunConfig& config = model.model.config;
-      if (select.rung_steps.back() >= config.train.steps) {
+      if (!config.train.epochs && select.rung_steps.back() >= config.train.steps) {
         fail_at("select.rung_steps",
                 fmt::format("{} is not less than the {} train.steps of model '{}'", select.rung_steps.back(),
                             config.train.steps, model.model.name));

@@ -129,6 +129,7 @@ struct RunConfig {
 
   struct TrainSection {
     std::int64_t steps = 100;
+    std::optional<double> epochs;        ///< passes over the data, which become steps once the data are read
     std::int64_t batch = 8;              ///< sequences per optimizer step, over all ranks
     std::int64_t microbatch = 1;         ///< sequences per microbatch
     std::optional<Precision> precision;  ///< nothing: auto, which becomes one before a run is planned
@@ -189,6 +190,7 @@ struct RunConfig {
     ScheduleKind schedule = ScheduleKind::constant;
     std::int64_t warmup = 0;
     double minimum_ratio = 0.1;
+    std::int64_t asked_warmup = 0;  ///< of a warm-up that was cut (engine/config/run_length.h). No key sets it.
     friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
   } optimizer;
 

@@ -195,8 +195,13 @@ void add_train(std::vector<Key>& keys) {
   using S = RunConfig::TrainSection;
   using Int = Integer<std::int64_t>;
   SectionKeys<S> section(keys, "train", &RunConfig::train);
-  section.add<Int>("steps", &S::steps, "steps", "Optimizer steps of the whole run, over all resumes.",
-                   at_least_one);
+  Key& steps = section.add<Int>("steps", &S::steps, "steps",
+                                "Optimizer steps of the whole run, over all resumes.", at_least_one);
+  steps.get = [get = steps.get](const RunConfig& c) { return c.train.epochs ? "" : get(c); };
+  section.add<Number>("epochs", &S::epochs, "epochs",
+                      "Passes over the training sequences, in place of train.steps: 3, or 0.5. The last step "
+                      "may begin another pass. Of train.steps and train.epochs, --set overrides the run file.",
+                      [](const std::optional<double>& value) { return value ? positive(*value) : ""; });
   require(section.add<Int>("batch", &S::batch, "sequences",
                            "Sequences per optimizer step, over all ranks. Gradient accumulation follows: "
                            "batch / (microbatch × data ranks) microbatches.",
@@ -503,10 +508,12 @@ void add_schedule(std::vector<Key>& keys) {
   require(
       section.add<Integer<std::int64_t>>("warmup", &S::warmup, "steps",
                                          "Steps in which the learning rate rises linearly to optimizer.lr. "
-                                         "Step s, counted from 0, has lr · (s + 1) / (warmup + 1).",
+                                         "Step s, counted from 0, has lr · (s + 1) / (warmup + 1). If --set or "
+                                         "train.epochs make the run shorter than its warm-up, a tenth of the "
+                                         "run's steps is taken.",
                                          not_negative),
       {"train.steps"}, [](const RunConfig& c) -> std::string {
-        if (c.optimizer.warmup <= c.train.steps) return "";
+        if (c.train.epochs || c.optimizer.warmup <= c.train.steps) return "";
         return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)", c.optimizer.warmup,
                            c.train.steps);
       });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/excerpt.h"
 #include "base/system_error.h"
 #include "base/task_arena.h"
 #include "base/topology.h"
@@ -276,7 +277,8 @@ void ModelRun::note_sampling(std::int64_t tokens) {
 }
 
 void ModelRun::note_samples(double seconds) {
-  result_.samples.push_back({step(), seconds, samples_->result()});
+  const bool is_random = step() == 0 && setup_.config.model.path.empty();
+  result_.samples.push_back({step(), seconds, samples_->result(), is_random});
   listener_->on_samples(result_.samples.back());
 }
 
@@ -427,8 +429,20 @@ bool ModelRun::resume() {
         "the data, the batch or the seed is not that of the checkpoint: the run continues with other "
         "samples");
   }
+  warn_of_schedule(progress.schedule);
   listener_->on_start(fmt::format("resuming from {} (step {})", loaded->folder.string(), progress.step));
   return true;
+}
+
+/// More steps of the same schedule are what a run is resumed for.
+void ModelRun::warn_of_schedule(nlohmann::json saved) {
+  nlohmann::json wanted = schedule_json(setup_.config);
+  if (!saved.is_object()) return;
+  for (nlohmann::json* schedule : {&saved, &wanted}) schedule->erase("steps");
+  if (saved == wanted) return;
+  listener_->on_warning(fmt::format(
+      "the learning rate's schedule is not that of the checkpoint: it was {}, and continues as {}",
+      json_excerpt(saved), json_excerpt(wanted)));
 }
 
 void ModelRun::initialise_weights() {

@@ -31,6 +31,7 @@ struct SamplePoint {
   std::int64_t step = 0;  ///< finished steps
   double seconds = 0;     ///< until the last sample of all models ended
   std::vector<Sample> samples;
+  bool is_of_random_weights = false;  ///< nothing that the model says then means anything
 };
 
 /// Samples that are being taken.
@@ -181,6 +182,7 @@ class ModelRun {
   StateSaver::Setup saver();
   void make_state();
   bool resume();
+  void warn_of_schedule(nlohmann::json saved);
   void initialise_weights();
   void note_saved(std::int64_t step);
   void warn_of_lack(const std::string& sentence);

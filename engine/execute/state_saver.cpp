@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/system_error.h"
+#include "engine/config/words.h"
 
 namespace strata {
 namespace {
@@ -26,8 +27,20 @@ std::vector<SavedUnit> units_in_order(const Program& program,
 
 }  // namespace
 
+nlohmann::json schedule_json(const RunConfig& config) {
+  const RunConfig::OptimizerSection& optimizer = config.optimizer;
+  return {{"type", word_of(optimizer.schedule)},
+          {"lr", optimizer.learning_rate},
+          {"warmup", optimizer.warmup},
+          {"minimum_ratio", optimizer.minimum_ratio},
+          {"steps", config.train.steps}};
+}
+
 ChosenOnce chosen_once(const RunConfig& config, const Precision& precision) {
-  return {.precision = precision, .layout = config.plan.found, .ranks = config.ranks()};
+  return {.precision = precision,
+          .layout = config.plan.found,
+          .ranks = config.ranks(),
+          .schedule = schedule_json(config)};
 }
 
 Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen) {
@@ -39,7 +52,8 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, c
           .sampler = sampler(counters.step),
           .precision = chosen.precision,
           .layout = chosen.layout,
-          .layout_ranks = chosen.layout.empty() ? 0 : chosen.ranks};
+          .layout_ranks = chosen.layout.empty() ? 0 : chosen.ranks,
+          .schedule = chosen.schedule};
 }
 
 StateSaver::StateSaver(Setup setup)

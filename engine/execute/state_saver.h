@@ -22,7 +22,10 @@ struct ChosenOnce {
   Precision precision = {};              ///< what the run computes in
   std::vector<std::string> layout = {};  ///< RunConfig::PlanSection::found
   std::int64_t ranks = 1;                ///< of the run
+  nlohmann::json schedule = {};          ///< schedule_json()
 };
+/// The learning rate's schedule as checkpoints keep it: type, lr, warmup and steps in steps, minimum_ratio.
+nlohmann::json schedule_json(const RunConfig& config);
 ChosenOnce chosen_once(const RunConfig& config, const Precision& precision);
 
 Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen);

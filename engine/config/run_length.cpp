@@ -1,0 +1,40 @@
+#include "engine/config/run_length.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/config/section_keys.h"
+
+namespace strata {
+
+void set_steps_of_epochs(RunConfig& config, std::int64_t sequences) {
+  if (!config.train.epochs) return;
+  const double steps = std::ceil(*config.train.epochs * static_cast<double>(sequences) /
+                                 static_cast<double>(config.train.batch));
+  if (steps > static_cast<double>(kLargestCount))
+    throw ConfigError(
+        fmt::format("train.epochs: {} epochs of {} sequences are {:.3g} steps; a run has at most {}",
+                    *config.train.epochs, sequences, steps, kLargestCount));
+  config.train.steps = static_cast<std::int64_t>(steps);
+  cut_warmup(config);
+}
+
+void cut_warmup(RunConfig& config) {
+  RunConfig::OptimizerSection& optimizer = config.optimizer;
+  if (optimizer.warmup <= config.train.steps) return;
+  constexpr std::int64_t kPartOfRun = 10;
+  optimizer.asked_warmup = optimizer.warmup;
+  optimizer.warmup = config.train.steps / kPartOfRun;
+}
+
+std::string cut_warmup_text(const RunConfig& config) {
+  const RunConfig::OptimizerSection& optimizer = config.optimizer;
+  if (optimizer.asked_warmup == 0) return "";
+  return fmt::format(
+      "optimizer.schedule.warmup: {} steps of warm-up are more than the run's {}, so {} are taken",
+      optimizer.asked_warmup, config.train.steps, optimizer.warmup);
+}
+
+}  // namespace strata
