@@ -22,6 +22,7 @@ struct TrainCommand : RunFileCommand {
   std::string profile;  ///< folder for a profile; empty: none
   bool fresh = false;
   bool dump_config = false;
+  bool verbose = false;             ///< says all of the plan, the machine and the measurements
   std::int64_t profiled_steps = 0;  ///< if more than 0, the run has this many steps, for the profile alone
 };
 int run_train(const TrainCommand& command);

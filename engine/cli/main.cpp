@@ -153,6 +153,8 @@ int run(int argc, char** argv) {
   train_app->add_option("--profile", train.profile,
                         "write one of the first steps, as planned and as measured, to this folder (see plan "
                         "--profile)");
+  train_app->add_flag("--verbose", train.verbose,
+                      "print all of the plan before the run, and all measurements after it");
   train_app->add_flag("--fresh", train.fresh, "begin anew instead of resuming from a checkpoint");
   train_app->add_flag("--dump-config", train.dump_config, "print the full effective run file and end");
   train_app->add_flag_callback(

@@ -115,13 +115,14 @@ int train(const TrainCommand& command, Job& job) {
   });
   PreparedModel& setup = models.front();
   RunConfig& config = setup.config;
+  Opening opening(command.verbose);
   const MachineRates planning = agree_on_hosts(config, job.world());
   require_one_run(setup, command.fresh, job.world());
   if (job.is_first()) {
-    say_what_was_read(models, {""});
-    say_where_memory_goes(config, machine.host);
-    for (const std::string& line : {precision.line, layout})
-      if (!line.empty()) std::cerr << line << '\n';
+    say_what_was_read(models, {""}, opening);
+    say_where_memory_goes(config, machine.host, opening);
+    opening.detail(precision.line);
+    if (!layout.empty()) opening.say(layout);
   }
   std::vector<Plan> plans;
   on_every_rank(job.world(), [&] {
@@ -148,10 +149,15 @@ int train(const TrainCommand& command, Job& job) {
                    .on_failure = [&job](const std::exception& error) { job.tell(error); },
                    .recording = recording});
   trainer.measure_nvme(measured);
+  const bool is_by_profile = !config.plan.machine.empty();
+  const StepTimes predicted =
+      job.is_first() ? simulated_times(plans, is_by_profile ? planning : measured) : StepTimes();
 
   ProductRate product_rate(measured.flops_per_second);
-  ProgressLine progress(config, plan, product_rate, isatty(STDERR_FILENO) != 0,
-                        [&trainer] { return trainer.live(); });
+  ProgressLine progress(config, plan, product_rate,
+                        {.is_terminal = isatty(STDERR_FILENO) != 0,
+                         .is_verbose = command.verbose,
+                         .live = [&trainer] { return trainer.live(); }});
   const LaneStatus::Watch watch(job.status(), [&trainer] { return trainer.describe_lanes(); });
   std::optional<MetricsLog> metrics;
   std::optional<TensorBoardLog> curves;
@@ -167,15 +173,13 @@ int train(const TrainCommand& command, Job& job) {
       listeners.add(
           curves.emplace(config.report.tensorboard, product_rate, [&plan] { return step_costs(plan); }));
     }
-    if (command.profiled_steps == 0) std::cerr << saves_text(config.checkpoint) << '\n';
-    std::cerr << plan_text(plan, setup.model, &measured)
-              << (config.optimizer.groups.empty() ? "" : policies_text(setup.model)) << "scratch  "
-              << scratch_text(machine.scratch) << '\n';
+    opening.say(brief_plan_text(plan, setup.model, load_model(config).parameters(), predicted.step, measured));
+    if (command.profiled_steps == 0) opening.say(saves_text(config.checkpoint));
+    opening.detail(plan_text(plan, setup.model, &measured));
+    if (!config.optimizer.groups.empty()) opening.detail(policies_text(setup.model));
+    opening.detail("scratch  " + scratch_text(machine.scratch));
+    say_machine(trainer, opening);
     for (const std::string& warning : setup.warnings) std::cerr << "warning: " << warning << '\n';
-    if (const std::string drives = trainer.describe_nvme(); !drives.empty())
-      std::cerr << "drives   " << drives << '\n';
-    if (const std::string chosen = trainer.products().describe(); !chosen.empty())
-      std::cerr << "products " << chosen << '\n';
   }
 
   const TrainResult result = trainer.train(stop_on_signals(), listeners);
@@ -199,13 +203,14 @@ int train(const TrainCommand& command, Job& job) {
                      .bound = certify(plans, setup.model, rates),
                      .measured = measured,
                      .ranks = std::move(ranks),
-                     .is_by_profile = !config.plan.machine.empty()};
+                     .is_by_profile = is_by_profile};
   if (std::optional<StepTimes> times = busy.mean()) {
     times->step = report.median_step_seconds();
-    report.comparison = {simulated_times(plans, report.is_by_profile ? planning : measured), *times};
+    report.comparison = {predicted, *times};
   }
-  (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
+  (command.json == "-" ? std::cerr : std::cout) << summary_text(report, command.verbose);
   nlohmann::json json = train_json(report);
+  json["opening"] = opening.lines();
   json["data"] = data_json(setup.facts);
   write_json(command.json, json);
   if (recorded.is_there()) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <deque>
 #include <iostream>
+#include <limits>
 #include <list>
 #include <optional>
 
@@ -36,12 +37,22 @@
 namespace strata {
 namespace {
 
-/// A rung compares what all models have.
+/// A rung compares what all models have; besides, they validate at the end.
 void validate_at_rungs(RunModels& run) {
   if (run.select.rung_steps.empty() || run.select.by != SelectBy::validation) return;
   for (NamedRun& model : run.models) {
-    if (model.config.train.validate_every == 0) model.config.train.validate_every = model.config.train.steps;
+    RunConfig::TrainSection& train = model.config.train;
+    if (train.validate_every == 0) train.validate_every = train.epochs ? std::numeric_limits<std::int64_t>::max() : train.steps;
   }
+}
+
+/// Epochs are steps once the data are read. Throws ConfigError.
+void require_rungs_before_end(const Selection& select, const NamedRun& model) {
+  const RunConfig::TrainSection& train = model.config.train;
+  if (!train.epochs || select.rung_steps.empty() || select.rung_steps.back() < train.steps) return;
+  throw ConfigError(fmt::format("select.rung_steps: {} is not less than the {} steps of model '{}', which are {} "
+                                "epochs (train.epochs)",
+                                select.rung_steps.back(), train.steps, model.name, *train.epochs));
 }
 
 /// Read by the first rank for all.
@@ -62,7 +73,7 @@ bool is_over(const RunRecord& record, const NamedRun& model) {
 class ModelsTraining {
  public:
   ModelsTraining(const TrainCommand& command, RunModels run, Job& job)
-      : command_(command), run_(std::move(run)), job_(job), advice_(job, command) {}
+      : command_(command), run_(std::move(run)), job_(job), opening_(command.verbose), advice_(job, command) {}
 
   int train() {
     validate_at_rungs(run_);
@@ -79,10 +90,10 @@ class ModelsTraining {
     lock_folder();
     record_ = read_record(run_, command_.fresh, job_.world());
     if (!run_.checkpoint_path.empty()) record_.run_file = seen_from(run_.checkpoint_path, command_.run_file);
+    prepare();
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       if (!is_over(record_, run_.models[m])) trained_.push_back(m);
     }
-    prepare();
     return trained_.empty() ? report({}, Measurements(), Traffic()) : run();
   }
 
@@ -117,7 +128,11 @@ class ModelsTraining {
       if (job_.is_first()) check_json_path("--json", command_.json);
       if (job_.is_first() && !command_.profile.empty()) check_profile_folder(command_.profile);
       // Also what is not trained any more must be what it was said to be.
-      for (const NamedRun& model : run_.models) models_.push_back(prepare_model(model.config, job_));
+      for (NamedRun& model : run_.models) {
+        models_.push_back(prepare_model(model.config, job_));
+        model.config.train.steps = models_.back().config.train.steps;
+        require_rungs_before_end(run_.select, model);
+      }
       read_companions(models_, job_);
       machine_ = prepare_machine(models_, job_);
     });
@@ -354,23 +369,20 @@ class ModelsTraining {
     const JointPlan& plan = of_this_rank(plans_.front());
     std::vector<std::string> names;
     for (const NamedRun& model : run_.models) names.push_back(model.name);
-    say_what_was_read(models_, names);
-    say_where_memory_goes(models_.front().config, machine_.host);
+    say_what_was_read(models_, names, opening_);
+    say_where_memory_goes(models_.front().config, machine_.host, opening_);
+    opening_.say(brief_joint_plan_text(plan));
     RunConfig::CheckpointSection saves = models_.front().config.checkpoint;
     saves.path = run_.checkpoint_path;
-    if (command_.profiled_steps == 0) std::cerr << saves_text(saves) << '\n';
+    if (command_.profiled_steps == 0) opening_.say(saves_text(saves));
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
-      if (!precisions_[m].line.empty())
-        std::cerr << run_.models[m].name << ": " << precisions_[m].line << '\n';
+      if (!precisions_[m].line.empty()) opening_.detail(run_.models[m].name + ": " + precisions_[m].line);
       for (const std::string& warning : models_[m].warnings)
         std::cerr << "warning: " << run_.models[m].name << ": " << warning << '\n';
     }
-    std::cerr << joint_plan_text(plan, labels(), &rates_) << "scratch  " << scratch_text(machine_.scratch)
-              << '\n';
-    if (const std::string drives = trainer.describe_nvme(); !drives.empty())
-      std::cerr << "drives   " << drives << '\n';
-    if (const std::string products = trainer.products().describe(); !products.empty())
-      std::cerr << "products " << products << '\n';
+    opening_.detail(joint_plan_text(plan, labels(), &rates_));
+    opening_.detail("scratch  " + scratch_text(machine_.scratch));
+    say_machine(trainer, opening_);
     std::string memory;
     for (const Tier tier : kTiers) {
       if (plan.arena_bytes(tier) > 0)
@@ -418,6 +430,7 @@ class ModelsTraining {
                               .by_validation = run_.select.by == SelectBy::validation};
     (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
     nlohmann::json json = models_json(report);
+    json["opening"] = opening_.lines();
     for (std::size_t m = 0; m < models_.size(); ++m) json["models"][m]["data"] = data_json(models_[m].facts);
     write_json(command_.json, json);
     if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
@@ -449,6 +462,7 @@ class ModelsTraining {
   const TrainCommand& command_;
   RunModels run_;
   Job& job_;
+  Opening opening_;
   HangAdvice advice_;
   std::vector<AgreedPrecision> precisions_;
   std::unique_ptr<FolderLock> lock_;  ///< of the run's folder, if it has one; rank 0 has it

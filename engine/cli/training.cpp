@@ -18,6 +18,7 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
 #include "engine/config/model_names.h"
+#include "engine/config/run_length.h"
 #include "engine/config/words.h"
 #include "engine/data/byte_tokens.h"
 #include "engine/data/token_cache.h"
@@ -135,6 +136,8 @@ void open_data(PreparedModel& prepared, std::int64_t vocabulary, Job& job) {
   if (config.data.tokenizer == Tokenizer::bytes)
     read.documents[static_cast<std::size_t>(DocumentKind::text)] = prepared.facts.documents.value_or(0);
   prepared.facts.read.add(read);
+  set_steps_of_epochs(prepared.config, prepared.facts.sequences_per_epoch);
+  prepared.facts.steps = config.train.steps;
   prepared.facts.epochs = static_cast<double>(config.train.steps) * static_cast<double>(config.train.batch) /
                           static_cast<double>(prepared.facts.sequences_per_epoch);
 }
@@ -190,7 +193,8 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   if (!prepared.data->are_all_trained()) require_means_over_targets(config, prepared.model.architecture);
   prepared.warnings = prepared.data->warnings();
   std::ranges::move(prepared.facts.warnings(), std::back_inserter(prepared.warnings));
-  if (!doubt.empty()) prepared.warnings.push_back(doubt);
+  for (const std::string& text : {doubt, cut_warmup_text(config)})
+    if (!text.empty()) prepared.warnings.push_back(text);
   // The plan must not ask for more held-out microbatches than there are.
   if (config.train.validate_every > 0)
     config.train.validation_batches = prepared.data->validation_microbatches();
@@ -259,21 +263,29 @@ std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job, std::ve
   return trace;
 }
 
-void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names) {
+void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names,
+                       Opening& opening) {
   const std::string first = models.front().facts.describe();
   if (std::ranges::all_of(models,
                           [&](const PreparedModel& model) { return model.facts.describe() == first; })) {
-    std::cerr << "data     " << first << '\n';
+    opening.say("data     " + first);
     return;
   }
   for (std::size_t m = 0; m < models.size(); ++m)
-    std::cerr << fmt::format("{}: data {}\n", names[m], models[m].facts.describe());
+    opening.say(fmt::format("{}: data {}", names[m], models[m].facts.describe()));
 }
 
-void say_where_memory_goes(const RunConfig& config, const HostShare& host) {
-  std::cerr << "memory   " << host.describe() << '\n';
+void say_where_memory_goes(const RunConfig& config, const HostShare& host, Opening& opening) {
+  opening.detail("RAM      " + host.describe());
   if (const std::string doubt = warn_of_budgets(config, host); !doubt.empty())
     std::cerr << "warning: " << doubt << '\n';
+}
+
+void say_machine(const Trainer& trainer, Opening& opening) {
+  if (const std::string drives = trainer.describe_nvme(); !drives.empty())
+    opening.detail("drives   " + drives);
+  if (const std::string products = trainer.products().describe(); !products.empty())
+    opening.detail("products " + products);
 }
 
 void say_nothing_to_profile(const TrainCommand& command) {

@@ -8,6 +8,7 @@
 
 #include "engine/cli/commands.h"
 #include "engine/cli/job.h"
+#include "engine/cli/opening.h"
 #include "engine/cli/precision.h"
 #include "engine/config/run_models.h"
 #include "engine/data/batch_loader.h"
@@ -65,14 +66,18 @@ struct PreparedMachine {
 /// Sets the budgets of all models, which are the run's. Throws ConfigError.
 PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& job);
 
-/// Says what models are trained on, on standard error: in one line if all have the same.
-void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names);
+/// Says what models are trained on: in one line if all have the same.
+void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names,
+                       Opening& opening);
 
 /// When a run or a model saves, and where: a line for its start.
 std::string saves_text(const RunConfig::CheckpointSection& checkpoint);
 
-/// Says where memory goes and which precision was chosen, on standard error.
-void say_where_memory_goes(const RunConfig& config, const HostShare& host);
+/// Says where the host's memory goes, and warns of budgets that it does not have.
+void say_where_memory_goes(const RunConfig& config, const HostShare& host, Opening& opening);
+
+/// Says what the run has measured of its drives, and which kernels it has chosen for products.
+void say_machine(const Trainer& trainer, Opening& opening);
 
 /// Says on standard error that there was no step for --profile to record.
 void say_nothing_to_profile(const TrainCommand& command);

@@ -281,7 +281,9 @@ std::int64_t BatchLoader::validation_sequences() const {
 }
 
 DataFacts BatchLoader::facts() const {
-  DataFacts facts = {.documents = 0, .sequences_per_epoch = training_sequences()};
+  DataFacts facts = {.documents = 0,
+                     .sequences_per_epoch = training_sequences(),
+                     .held_out_sequences = validation_sequences()};
   for (const Source& source : sources_) {
     const std::int64_t tokens = source.tokens->tokens();
     facts.tokens += tokens;

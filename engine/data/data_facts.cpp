@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/counts.h"
+
 namespace strata {
 namespace {
 
@@ -11,7 +13,7 @@ double share_of(const DataFacts& facts) {
 
 std::string documents_of(const DataFacts& facts) {
   if (facts.read.all() > 0) return facts.read.describe() + ", ";
-  return facts.documents ? fmt::format("{} documents, ", *facts.documents) : "";
+  return facts.documents ? fmt::format("{} documents, ", grouped(*facts.documents)) : "";
 }
 
 }  // namespace
@@ -19,10 +21,12 @@ std::string documents_of(const DataFacts& facts) {
 std::string DataFacts::describe() const {
   const std::string trained = trained_tokens == tokens ? "all trained on"
                                                        : fmt::format("{} of them trained on ({:.3g} %)",
-                                                                     trained_tokens, 100 * share_of(*this));
-  return fmt::format("{} file{}: {}{} tokens, {}; {} sequences in an epoch, and the steps are {:.3g} epochs",
-                     files, files == 1 ? "" : "s", documents_of(*this), tokens, trained, sequences_per_epoch,
-                     epochs);
+                                                                     grouped(trained_tokens),
+                                                                     100 * share_of(*this));
+  return fmt::format("{} file{}: {}{} tokens, {}; {} sequences an epoch, {} held out; {} step{} are {:.3g} epochs",
+                     grouped(files), files == 1 ? "" : "s", documents_of(*this), grouped(tokens), trained,
+                     grouped(sequences_per_epoch), grouped(held_out_sequences), grouped(steps),
+                     steps == 1 ? "" : "s", epochs);
 }
 
 std::vector<std::string> DataFacts::warnings() const {
@@ -41,6 +45,8 @@ nlohmann::json data_json(const DataFacts& facts) {
                          {"tokens", facts.tokens},
                          {"trained_tokens", facts.trained_tokens},
                          {"sequences_per_epoch", facts.sequences_per_epoch},
+                         {"held_out_sequences", facts.held_out_sequences},
+                         {"steps", facts.steps},
                          {"epochs", facts.epochs}};
   if (facts.documents) json["documents"] = *facts.documents;
   if (facts.read.all() > 0) json["read_as"] = kinds_json(facts.read);

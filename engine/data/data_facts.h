@@ -19,9 +19,11 @@ struct DataFacts {
   std::optional<std::int64_t> documents = {};  ///< nothing: the files do not say where they begin
   std::int64_t tokens = 0, trained_tokens = 0;
   std::int64_t sequences_per_epoch = 0;  ///< to train on
-  double epochs = 0;                     ///< that the run's steps are
+  std::int64_t held_out_sequences = 0;
+  std::int64_t steps = 0;  ///< of the run
+  double epochs = 0;       ///< that these are
 
-  /// "2 files: 3 texts, 1200 tokens, all trained on; 40 sequences in an epoch, and the steps are 0.5 epochs"
+  /// "2 files: 3 texts, 1,200 tokens, all trained on; 40 sequences an epoch, 2 held out; 5 steps are 0.5 epochs"
   std::string describe() const;
   std::vector<std::string> warnings() const;
 };

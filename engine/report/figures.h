@@ -2,6 +2,8 @@
 // of one model and of several.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -51,6 +53,18 @@ nlohmann::json by_link(const Value& value) {
   nlohmann::json json = nlohmann::json::object();
   for (const Link link : kLinks) json[std::string(name_of(link))] = value(link);
   return json;
+}
+
+/// "device 22.79 MiB of 24.00 MiB, host …": what a plan takes of its budgets, for AnyPlan as tier_plan() has it.
+template <typename AnyPlan>
+std::string memory_text(const AnyPlan& plan) {
+  std::string text;
+  for (const Tier tier : used_tiers(plan.budgets)) {
+    const TierPlan of_tier = tier_plan(plan, tier);
+    text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", name_of(tier),
+                        format_bytes(of_tier.peak_bytes), format_bytes(of_tier.budget));
+  }
+  return text;
 }
 
 /// {"parameter": bytes, …} in the order of BufferKind.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/counts.h"
 #include "engine/plan/search/needs.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
@@ -103,6 +104,13 @@ std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>
   line("turns    " + sequence_text(plan));
   if (rates != nullptr) line("at best  " + needs_text(round_needs(plan, *rates), "round"));
   return text;
+}
+
+std::string brief_joint_plan_text(const JointPlan& plan) {
+  const std::int64_t parameters = sum_of(plan, [](const Plan& model) { return model.parameters; });
+  return fmt::format("models   {}, {} parameters together; a round has a step of each\nmemory   {}\nround    predicted "
+                     "{:.3f} s",
+                     active_models(plan), rounded_count(parameters), memory_text(plan), plan.round_seconds);
 }
 
 nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLabel>& labels,

@@ -14,6 +14,8 @@ namespace strata {
 /// `rates`, if given, what each resource needs. `labels` by model.
 std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>& labels,
                             const MachineRates* rates);
+/// The same in the few lines with which a run begins.
+std::string brief_joint_plan_text(const JointPlan& plan);
 /// Keys as documented in docs/reference/reports.md.
 nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLabel>& labels,
                                const MachineRates* rates);

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/counts.h"
 #include "engine/config/words.h"
 #include "engine/plan/search/timeline.h"
 #include "engine/report/figures.h"
@@ -181,6 +182,27 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   if (rates != nullptr) line("at best  " + needs_text(step_needs(plan, *rates), "step"));
   if (plan.interludes.contains(Interlude::sampling)) line("samples  " + samples_text(plan, rates));
   return text;
+}
+
+std::string brief_plan_text(const Plan& plan, const Model& model, std::int64_t parameters, double seconds,
+                            const MachineRates& rates) {
+  const Strategy& strategy = plan.strategy;
+  const Mesh& mesh = strategy.mesh;
+  const std::string trained =
+      model.freezes() ? fmt::format(", {:.3g} % of them trained",
+                                    100 * static_cast<double>(plan.trained_parameters) /
+                                        static_cast<double>(plan.parameters))
+                      : "";
+  const std::int64_t sequences = strategy.microbatch.batch * strategy.microbatches * mesh.data();
+  const std::int64_t tokens = strategy.microbatch.sequence * mesh.context;
+  return fmt::format(
+      "model    {}, {} parameters{}\n"
+      "memory   {}{}\n"
+      "step     {} sequences of {} tokens{}, {}; predicted {:.3f} s, limited by {}",
+      model.architecture.model_type, rounded_count(parameters), trained, memory_text(plan),
+      mesh.ranks() > 1 ? ", on each rank" : "", sequences, tokens,
+      strategy.microbatches > 1 ? fmt::format(" in microbatches of {}", strategy.microbatch.batch) : "",
+      strata::name_of(strategy.computes_in()), seconds, step_needs(plan, rates).binding());
 }
 
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {

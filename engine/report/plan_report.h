@@ -16,6 +16,11 @@ namespace strata {
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates);
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
 
+/// The same in the few lines with which a run begins: model, memory, and a step of `ranks` ranks, which is
+/// predicted to take `seconds`. `parameters` are those of the whole model.
+std::string brief_plan_text(const Plan& plan, const Model& model, std::int64_t parameters, double seconds,
+                            const MachineRates& rates);
+
 /// What kernels set up besides the plan's memory: a line, and {"planned_bytes", "parts": {…}}.
 std::string scratch_text(const std::vector<ScratchPart>& parts);
 nlohmann::json scratch_json(const std::vector<ScratchPart>& parts);

@@ -19,12 +19,24 @@
 #include "engine/report/figures.h"
 
 namespace strata {
+namespace {
 
-ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, ProductRate& rate, bool terminal,
-                           std::function<LiveFigures()> live)
-    : config_(config), plan_(plan), rate_(rate), said_rate_(rate.now()), terminal_(terminal) {
-  if (!terminal_ || !live) return;
-  panel_.emplace(panel_plan(plan, std::move(live)));
+/// Terminals wrap at the last column.
+std::size_t columns_of_line(const TerminalSize& size) {
+  return std::max<std::size_t>(size.columns, 2) - 1;
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, ProductRate& rate, Options options)
+    : config_(config),
+      plan_(plan),
+      rate_(rate),
+      said_rate_(rate.now()),
+      terminal_(options.is_terminal),
+      verbose_(options.is_verbose) {
+  if (!terminal_ || !options.live) return;
+  panel_.emplace(panel_plan(plan, std::move(options.live)));
 }
 
 void ProgressLine::finish() {
@@ -45,7 +57,7 @@ void ProgressLine::say(const std::string& line) {
 /// The line comes last, behind which the cursor rests.
 void ProgressLine::draw() {
   const TerminalSize size = terminal_size();
-  const std::size_t columns = std::max<std::size_t>(size.columns, 2) - 1;  // terminals wrap at the last one
+  const std::size_t columns = columns_of_line(size);
   std::vector<std::string> lines;
   if (panel_is_open_) lines = panel_->lines(columns);
   lines.resize(std::min(lines.size(), std::max<std::size_t>(size.rows, 2) - 2));
@@ -68,7 +80,7 @@ void ProgressLine::tick(std::optional<char> key) {
 /// By now the run has its handlers of signals.
 void ProgressLine::on_start(const std::string& source) {
   const std::lock_guard lock(mutex_);
-  say(source);
+  say("start    " + source);
   if (!panel_) return;
   say(kPanelHint);
   ticker_.emplace([this](std::optional<char> key) { tick(key); });
@@ -79,13 +91,13 @@ void ProgressLine::on_step(const StepReport& report) {
   step_time_.add(report);
   for (const std::string& line : skipped_steps_.lines_of(report)) say(line);
   const double utilisation = rate_.share(plan_.flops.model, step_time_.seconds());
-  say_rate();
+  if (verbose_) say_rate();
   if (terminal_) {
     if (panel_) panel_->note_loss(report.loss);
-    line_ = line_of(report, utilisation);
+    line_ = line_of(report, utilisation, columns_of_line(terminal_size()));
     draw();
   } else if (is_due(report)) {
-    say(line_of(report, utilisation));
+    say(line_of(report, utilisation, kAllColumns));
     unsaid_seconds_ = 0;
   }
 }
@@ -109,16 +121,24 @@ void ProgressLine::say_rate() {
                   rate_.now(), rate_.measured()));
 }
 
-std::string ProgressLine::line_of(const StepReport& report, double utilisation) const {
+std::string ProgressLine::line_of(const StepReport& report, double utilisation, std::size_t columns) const {
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * step_time_.seconds();
-  std::string memory;
-  for (const Tier tier : used_tiers(plan_.budgets))
-    memory += fmt::format("{} {}  ", name_of(tier), format_bytes(plan_.arena_bytes(tier)));
-  return fmt::format("step {}/{}  loss {}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
-                     report.step + 1, config_.train.steps, loss_text(report), report.grad_norm,
-                     report.learning_rate,
-                     static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(),
-                     100 * utilisation, memory, format_duration(left));
+  const double speed = static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds();
+  std::vector<LinePart> parts = {
+      {fmt::format("step {}/{}", report.step + 1, config_.train.steps)},
+      {"loss " + loss_text(report)},
+      {fmt::format("norm {:.2f}", report.grad_norm), 5},
+      {fmt::format("lr {:.2e}", report.learning_rate), 6},
+      {fmt::format("{:.0f} tokens/s", speed), 0, fmt::format("{:.0f} tok/s", speed)},
+      {fmt::format("MFU {:.0f} %", 100 * utilisation), 4}};
+  int least = 1;  // memory that is the scarcer stays longer
+  for (const Tier tier : used_tiers(plan_.budgets)) {
+    const Bytes bytes = plan_.arena_bytes(tier);
+    parts.push_back({fmt::format("{} {}", name_of(tier), format_bytes(bytes)), least++,
+                     fmt::format("{} {}", name_of(tier), short_bytes(bytes))});
+  }
+  parts.push_back({format_duration(left) + " left"});
+  return fitted(parts, columns);
 }
 
 void ProgressLine::on_validation(const ValidationPoint& point) {

@@ -27,10 +27,14 @@ class ProgressLine : public TrainListener {
  public:
   static constexpr double kSecondsPerLine = 30;
 
-  /// `live` is what the run has come to, for the panel; without it there is none. The configuration, the plan
-  /// and the rate must outlive it; a step that beats the rate raises it, which a line says.
-  ProgressLine(const RunConfig& config, const Plan& plan, ProductRate& rate, bool terminal,
-               std::function<LiveFigures()> live = {});
+  struct Options {
+    bool is_terminal = false;
+    bool is_verbose = false;  ///< a line says when a step beats the rate of products
+    /// What the run has come to, for the panel. Without it there is none.
+    std::function<LiveFigures()> live = {};
+  };
+  /// The configuration, the plan and the rate must outlive it; a step that beats the rate raises it.
+  ProgressLine(const RunConfig& config, const Plan& plan, ProductRate& rate, Options options);
   /// Ends the live line; call before anything else is printed.
   void finish();
 
@@ -49,14 +53,14 @@ class ProgressLine : public TrainListener {
   void draw();
   void tick(std::optional<char> key);
   bool is_due(const StepReport& report);
-  std::string line_of(const StepReport& report, double utilisation) const;
+  std::string line_of(const StepReport& report, double utilisation, std::size_t columns) const;
   void say_rate();
 
   const RunConfig& config_;
   const Plan& plan_;
   ProductRate& rate_;
   double said_rate_;  ///< the last that the user knows
-  bool terminal_;
+  bool terminal_, verbose_;
   SmoothedStepTime step_time_;
   bool begins_ = true;         ///< no step has ended yet
   double unsaid_seconds_ = 0;  ///< of steps since the last line

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/json_text.h"
 
 namespace strata {
@@ -44,6 +47,34 @@ std::string shortened(std::string_view text, std::size_t columns) {
   return is_cut && columns > 0 ? kept + "…" : kept;
 }
 
+std::string fitted(const std::vector<LinePart>& parts, std::size_t columns) {
+  const auto joined = [&](bool is_brief, int most_rank) {
+    std::string line;
+    for (const LinePart& part : parts) {
+      if (part.rank > most_rank) continue;
+      line += line.empty() ? "" : "  ";
+      line += is_brief && !part.brief.empty() ? part.brief : part.text;
+    }
+    return line;
+  };
+  int rank = std::ranges::max(parts, {}, &LinePart::rank).rank;
+  std::string line = joined(/*is_brief=*/false, rank);
+  if (columns_of(line) <= columns) return line;
+  for (; rank >= 0; --rank) {
+    line = joined(/*is_brief=*/true, rank);
+    if (columns_of(line) <= columns) break;
+  }
+  return line;
+}
+
+std::string short_bytes(Bytes bytes) {
+  constexpr std::array units = {"B", "K", "M", "G", "T"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < units.size(); ++unit) value /= 1024;
+  return fmt::format("{:.3g}{}", value, units[unit]);
+}
+
 std::string quoted(const std::string& text) {
   std::string json = json_text(text), clean;
   for (std::size_t i = 0; i < json.size(); ++i) {
@@ -59,6 +90,7 @@ std::string quoted(const std::string& text) {
 std::vector<std::string> lines_of(const SamplePoint& point) {
   constexpr std::size_t kPromptColumns = 48;
   std::vector<std::string> lines;
+  if (point.is_of_random_weights) return lines;
   for (const Sample& sample : point.samples)
     lines.push_back(fmt::format("step {}: {} {}", point.step,
                                 shortened(quoted(sample.prompt), kPromptColumns), quoted(sample.text)));

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/counts.h"
 #include "engine/execute/plan_check.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
@@ -69,6 +70,55 @@ std::string comparison_text(const StepComparison& comparison, bool is_by_profile
   return text;
 }
 
+std::string speed_text(const TrainReport& report) {
+  std::string text =
+      fmt::format("speed      {} tokens/s, {:.3f} s per step", grouped(std::llround(report.tokens_per_second())),
+                  report.median_step_seconds());
+  if (report.comparison) text += fmt::format(" (predicted {:.3f} s)", report.comparison->simulated.step);
+  return text + fmt::format(", MFU {:.1f} %", 100 * report.mfu());
+}
+
+/// "device 22.79 MiB measured, 22.79 MiB planned; host …"
+std::string peaks_text(const TrainReport& report) {
+  std::string text;
+  for (const Tier tier : used_tiers(report.plan.budgets)) {
+    text += fmt::format("{}{} {} measured, {} planned", text.empty() ? "" : "; ", name_of(tier),
+                        format_bytes(report.result.measured.count.peak_bytes[static_cast<std::size_t>(tier)]),
+                        format_bytes(report.plan.arena_bytes(tier)));
+  }
+  return text;
+}
+
+/// What only --verbose shows.
+std::string details_text(const TrainReport& report) {
+  const TrainResult& result = report.result;
+  std::string text;
+  const auto line = [&](const std::string& content) { text += content + '\n'; };
+  const StepTime time = step_time(result.steps);
+  line(fmt::format("steps      the median of {}{}; {:.3f} s of updates after the last one", time.samples,
+                   time.overlapped ? "" : ", its updates included", result.steps.back().drain_seconds));
+  const std::string beaten = beaten_text(report);
+  line(fmt::format("MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s{}); HFU {:.1f} %",
+                   100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
+                   report.rates.flops_per_second, beaten.empty() ? " measured" : "", 100 * report.hfu()));
+  if (!beaten.empty())
+    line("rates      the run was faster than the machine was as it began, and its rates count: " + beaten);
+  if (report.bound.seconds > 0)
+    line(fmt::format("at best    {:.3f} s per step, limited by {}; it took {:.2f} times that",
+                     report.bound.seconds, name_of(report.bound.binding),
+                     time.seconds / report.bound.seconds));
+  if (report.comparison) line("predicted  " + comparison_text(*report.comparison, report.is_by_profile));
+  for (const Tier tier : used_tiers(report.plan.budgets))
+    line("memory     " + tier_text(tier_plan(report.plan, tier), result.measured));
+  line(fmt::format("scratch    {}; measured {}", scratch_text(result.scratch.planned),
+                   format_bytes(result.scratch.measured_bytes)));
+  for (const Link link : used_links(report.plan.training, report.plan.budgets))
+    line("traffic    " + moved_text(link, planned_traffic(report, link), result.measured));
+  if (const std::string products = result.products.describe(); !products.empty())
+    line("products   " + products);
+  return text;
+}
+
 }  // namespace
 
 double TrainReport::median_step_seconds() const {
@@ -99,11 +149,11 @@ nlohmann::json rank_json(const Plan& plan, const TrainResult& result) {
           {"differences_from_plan", differences_from_plan(plan, result)}};
 }
 
-std::string summary_text(const TrainReport& report) {
-  std::string text;
-  const auto line = [&](const std::string& content) { text += content + '\n'; };
+std::string summary_text(const TrainReport& report, bool is_verbose) {
   const TrainResult& result = report.result;
   if (result.steps.empty()) return fmt::format("no step was run\nstate hash {}\n", result.state_hash);
+  std::string text;
+  const auto line = [&](const std::string& content) { text += content + '\n'; };
   line(fmt::format(
       "loss       {} -> {} over {} steps{}", loss_text(result.steps.front()), loss_text(result.steps.back()),
       result.steps.size(),
@@ -115,31 +165,9 @@ std::string summary_text(const TrainReport& report) {
                      result.validation.front().step, loss_text(result.validation.back()),
                      result.validation.back().step));
   }
-  const StepTime time = step_time(result.steps);
-  line(
-      fmt::format("speed      {:.0f} tokens/s, {:.3f} s per step (median of {}{}), {:.3f} s of updates after "
-                  "the last one",
-                  report.tokens_per_second(), time.seconds, time.samples,
-                  time.overlapped ? "" : ", its updates included", result.steps.back().drain_seconds));
-  const std::string beaten = beaten_text(report);
-  line(fmt::format("MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s{}); HFU {:.1f} %",
-                   100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
-                   report.rates.flops_per_second, beaten.empty() ? " measured" : "", 100 * report.hfu()));
-  if (!beaten.empty())
-    line("rates      the run was faster than the machine was as it began, and its rates count: " + beaten);
-  if (report.bound.seconds > 0)
-    line(fmt::format("at best    {:.3f} s per step, limited by {}; it took {:.2f} times that",
-                     report.bound.seconds, name_of(report.bound.binding),
-                     time.seconds / report.bound.seconds));
-  if (report.comparison) line("predicted  " + comparison_text(*report.comparison, report.is_by_profile));
-  for (const Tier tier : used_tiers(report.plan.budgets))
-    line("memory     " + tier_text(tier_plan(report.plan, tier), result.measured));
-  line(fmt::format("scratch    {}; measured {}", scratch_text(result.scratch.planned),
-                   format_bytes(result.scratch.measured_bytes)));
-  for (const Link link : used_links(report.plan.training, report.plan.budgets))
-    line("traffic    " + moved_text(link, planned_traffic(report, link), result.measured));
-  if (const std::string products = result.products.describe(); !products.empty())
-    line("products   " + products);
+  line(speed_text(report));
+  line("memory     " + peaks_text(report));
+  if (is_verbose) text += details_text(report);
   for (const std::string& sentence : result.slow_paths) line("slow path  " + sentence);
   for (const std::string& difference : differences_from_plan(report.plan, result))
     line("plan wrong " + difference);

@@ -35,7 +35,8 @@ struct TrainReport {
 
 /// A rank's own figures, for the report of the first one.
 nlohmann::json rank_json(const Plan& plan, const TrainResult& result);
-std::string summary_text(const TrainReport& report);
+/// Loss, speed, peaks of memory and the hash of the state; if `is_verbose`, also what these were measured by.
+std::string summary_text(const TrainReport& report, bool is_verbose = false);
 /// Keys as documented in docs/reference/reports.md. Traffic is that of all steps together.
 nlohmann::json train_json(const TrainReport& report);
 

@@ -23,7 +23,7 @@ class ProgressWithoutTerminal : public ::testing::Test {
     plan.training.program.loss_terms = 1000;
     plan.flops.model = flops;
     ProductRate rate(1e9);
-    ProgressLine progress(config, plan, rate, /*terminal=*/false);
+    ProgressLine progress(config, plan, rate, {.is_verbose = true});
     ::testing::internal::CaptureStderr();
     for (std::size_t step = 0; step < seconds.size(); ++step) {
       StepReport report;
