@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -15,10 +16,11 @@ namespace {
 struct Launcher {
   const char* rank;
   const char* size;
+  const char* words = "mpirun -n";  ///< before the number of ranks
 };
 constexpr std::array<Launcher, 3> kLaunchers = {{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                                  {"PMI_RANK", "PMI_SIZE"},
-                                                 {"SLURM_PROCID", "SLURM_NTASKS"}}};
+                                                 {"SLURM_PROCID", "SLURM_NTASKS", "srun --mpi=pmix -n"}}};
 
 /// What starts several tasks, and what each of them then has in its environment. Slurm's allocations have
 /// SLURM_NTASKS, also where a script or a shell is alone in them; only the tasks of srun have its step's.
@@ -43,6 +45,13 @@ int tasks_of(const Launcher& variables) {
   return std::getenv(variables.rank) != nullptr && size != nullptr ? std::atoi(size) : 0;
 }
 
+/// Null if none has started this process as one of several.
+const Launcher* launcher_of_ranks() {
+  const auto* launcher =
+      std::ranges::find_if(kLaunchers, [](const Launcher& each) { return tasks_of(each) > 1; });
+  return launcher == kLaunchers.end() ? nullptr : launcher;
+}
+
 }  // namespace
 
 std::string why_not_alone() {
@@ -59,10 +68,13 @@ std::string why_not_alone() {
 }
 
 bool started_by_launcher() {
-  for (const Launcher& launcher : kLaunchers) {
-    if (tasks_of(launcher) > 1) return true;
-  }
-  return false;
+  return launcher_of_ranks() != nullptr;
+}
+
+std::string launch_words(int ranks) {
+  if (ranks < 2) return "";
+  const Launcher* launcher = launcher_of_ranks();
+  return fmt::format("{} {} ", (launcher != nullptr ? *launcher : kLaunchers.front()).words, ranks);
 }
 
 std::string name_as_rank(int rank) {

@@ -13,7 +13,7 @@ struct RunFileCommand {
   std::string run_file;
   std::vector<std::string> overrides;  ///< --set a.b=c
 
-  /// "strata plan run.yaml --set 'a.b=c'".
+  /// "build/strata plan run.yaml --set 'a.b=c'", as command_line() writes it.
   std::string line(std::string_view name) const;
 };
 

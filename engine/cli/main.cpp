@@ -16,6 +16,7 @@
 #include "base/vector_target.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/limits.h"
+#include "engine/cli/own_name.h"
 #include "engine/cli/say.h"
 #include "engine/cli/standard_output.h"
 #include "engine/config/describe.h"
@@ -278,8 +279,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and the like
-    throw ConfigError(std::string(error.what()) +
-                      "; strata --help and strata COMMAND --help list what there is");
+    throw ConfigError(std::string(error.what()) + fmt::format("; {} and {} list what there is",
+                                                              command_line({"--help"}),
+                                                              command_line({"COMMAND", "--help"})));
   }
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);

@@ -18,6 +18,7 @@
 #include "base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "engine/cli/own_name.h"
 #include "engine/config/value.h"
 #include "engine/model/dropout.h"
 #include "engine/model/split_context.h"
@@ -63,14 +64,9 @@ nlohmann::json profiled_value(const std::string& path, const char* key) {
 }  // namespace
 
 std::string RunFileCommand::line(std::string_view name) const {
-  std::string line = fmt::format("strata {} {}", name, run_file);
-  for (const std::string& override : overrides) {
-    line += " --set '";
-    for (const char c : override)
-      line += c == '\'' ? std::string("'\\''") : std::string(1, c);  // as a shell reads it
-    line += "'";
-  }
-  return line;
+  std::vector<std::string> words = {std::string(name), run_file};
+  for (const std::string& override : overrides) words.insert(words.end(), {"--set", override});
+  return command_line(words);
 }
 
 void warn_of_model(const RunConfig& config) {

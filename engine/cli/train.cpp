@@ -35,11 +35,12 @@
 namespace strata {
 namespace {
 
-std::string how_to_resume(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
+std::string how_to_resume(const TrainCommand& command, const RunConfig& config, const TrainResult& result,
+                          const Job& job) {
   const bool is_saved = command.profiled_steps == 0 && !config.checkpoint.path.empty();
   return fmt::format("stopped after step {}{}; {} with: {}", result.counters.step,
                      is_saved ? " and saved" : "", is_saved ? "resume" : "start again",
-                     same_command(command));
+                     same_command(command, job));
 }
 
 /// What is left of the run.
@@ -225,7 +226,7 @@ int train(const TrainCommand& command, Job& job) {
   if (was_ended) {
     std::cerr << fmt::format("strata: {}; {}\n", result.ended, kWhatHelps);
   } else if (result.interrupted) {
-    std::cerr << how_to_resume(command, config, result) << '\n';
+    std::cerr << how_to_resume(command, config, result, job) << '\n';
   }
   return failed ? 1 : 0;
 }

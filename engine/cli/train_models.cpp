@@ -438,7 +438,7 @@ class ModelsTraining {
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} with: {}",
                                run_.checkpoint_path.empty() ? "start again" : "all was saved; resume",
-                               same_command(command_))
+                               same_command(command_, job_))
                 << '\n';
     if (!is_stopped && !has_trained) std::cerr << "strata: every model has ended before its last step\n";
     return status;

@@ -13,7 +13,9 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "collectives/agreement.h"
+#include "collectives/launcher.h"
 #include "engine/cli/device.h"
+#include "engine/cli/own_name.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
@@ -48,10 +50,11 @@ const std::atomic<bool>& stop_on_signals() {
   return stop_requested;
 }
 
-std::string same_command(const TrainCommand& command) {
-  if (command.profiled_steps == 0) return command.line("train");
-  return fmt::format("{} --out '{}' --steps {}", command.line("profile"), command.profile,
-                     command.profiled_steps);
+std::string same_command(const TrainCommand& command, const Job& job) {
+  std::string line = command.line(command.profiled_steps == 0 ? "train" : "profile");
+  if (command.profiled_steps > 0)
+    line += fmt::format(" --out {} --steps {}", shell_word(command.profile), command.profiled_steps);
+  return launch_words(job.size()) + line;
 }
 
 std::string saves_text(const RunConfig::CheckpointSection& checkpoint) {
@@ -72,7 +75,7 @@ void HangAdvice::on_safe_step(std::int64_t step) {
 
 void HangAdvice::set(const std::string& what) {
   job_.set_advice(fmt::format("; {} with: {}, with more train.watchdog if it is only slow", what,
-                              same_command(command_)));
+                              same_command(command_, job_)));
 }
 
 namespace {

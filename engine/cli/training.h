@@ -22,8 +22,8 @@ namespace strata {
 /// Becomes true with the first signal that asks to stop; the next one ends the process the usual way.
 const std::atomic<bool>& stop_on_signals();
 
-/// The command as it was given.
-std::string same_command(const TrainCommand& command);
+/// The command as it was given, with mpirun before it if that started several ranks.
+std::string same_command(const TrainCommand& command, const Job& job);
 
 /// Keeps up to date what the job says to do after a hang.
 class HangAdvice : public TrainListener {

@@ -101,9 +101,9 @@ TEST_F(Explain, OfABudgetThatIsTooSmallSaysWhatMakesItFitAndEndsAsPlanDoes) {
   const Outcome outcome = strata(with(with({"explain"}, small), {"--json", "explained.json"}));
   EXPECT_EQ(outcome.status, 2);
   const std::string sentence = outcome.err.substr(0, outcome.err.find('\n'));
-  EXPECT_EQ(refused.err, sentence +
-                             "; strata explain run.yaml --set 'memory.device=16KiB' --set "
-                             "'memory.host=64MiB' says what else would help\n");
+  EXPECT_EQ(refused.err, sentence + "; " STRATA_PROGRAM
+                                    " explain run.yaml --set 'memory.device=16KiB' --set "
+                                    "'memory.host=64MiB' says what else would help\n");
   EXPECT_THAT(outcome.err, HasSubstr("the smallest that works"));
   EXPECT_THAT(outcome.out, HasSubstr("This run does not fit\n"));
   EXPECT_THAT(outcome.out, HasSubstr("What would make it fit\n  1. --set "));

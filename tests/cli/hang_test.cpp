@@ -39,8 +39,9 @@ class Hang : public Workspace {
   }
   /// The run says which file did not answer, and goes on to the bits of a run that met no hang.
   void expect_the_run_goes_on(const Outcome& hung, const std::string& file) const {
-    expect_sentence(hung, 1,
-                    {file, "has not advanced for 3 s", "is saved; see to it and resume with: strata train"});
+    expect_sentence(
+        hung, 1,
+        {file, "has not advanced for 3 s", "is saved; see to it and resume with: ", "strata train run.yaml"});
     const Outcome resumed = strata(run({}));
     EXPECT_EQ(resumed.status, 0) << resumed.err;
     EXPECT_THAT(resumed.err, HasSubstr("resuming from out/step-"));
@@ -85,8 +86,9 @@ TEST_F(Hang, OfTheSaveAtTheEndIsSaidAndEndsTheRun) {
 TEST_F(Hang, OfTheCheckpointThatIsReadIsSaidBeforeAnythingRuns) {
   ASSERT_EQ(strata(run({"train.steps=2"})).status, 0);
   const Outcome hung = meet("pread:out/step-00000002:3", run({"train.watchdog=3"}));
-  expect_sentence(
-      hung, 1, {"reading out/step-00000002", "has not advanced for 3 s", "begin again with: strata train"});
+  expect_sentence(hung, 1,
+                  {"reading out/step-00000002", "has not advanced for 3 s",
+                   "begin again with: ", "strata train run.yaml"});
 }
 
 TEST_F(Hang, OfADriveThatIsMeasuredIsSaid) {

@@ -40,10 +40,10 @@ TEST_F(Interruption, ByCtrlCSavesAndSaysHowToGoOnToTheSameBits) {
   const Outcome stopped = run.wait();
   EXPECT_EQ(stopped.status, 1);
   EXPECT_THAT(stopped.err, HasSubstr("stopped after step"));
-  EXPECT_THAT(stopped.err,
-              HasSubstr("saved; resume with: strata train run.yaml --set 'report.metrics=metrics'"));
+  const std::string how = behind("saved; resume with: ", stopped.err);
+  EXPECT_THAT(how, HasSubstr("strata train run.yaml --set 'report.metrics=metrics'"));
   EXPECT_FALSE(has_checkpoint("step-00000006"));
-  const Outcome resumed = strata(saving({}));
+  const Outcome resumed = pasted(how);
   EXPECT_EQ(resumed.status, 0);
   EXPECT_THAT(resumed.err, HasSubstr("resuming from out/step-0000000"));
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));

@@ -182,7 +182,8 @@ TEST_F(Models, StoppedByCtrlCAreSavedAndGoOnToTheSameBits) {
   run.send(SIGINT);
   const Outcome stopped = run.wait();
   EXPECT_EQ(stopped.status, 1);
-  EXPECT_THAT(stopped.err, HasSubstr("stopped; all was saved; resume with: strata train sweep.yaml"));
+  EXPECT_THAT(behind("stopped; all was saved; resume with: ", stopped.err),
+              HasSubstr("strata train sweep.yaml"));
   EXPECT_THAT(stopped.out, HasSubstr("stopped"));
   const Outcome resumed = strata(train("sweep.yaml"));
   EXPECT_EQ(resumed.status, 0) << resumed.err;

@@ -12,6 +12,8 @@
 namespace strata::test {
 namespace {
 
+using ::testing::HasSubstr;
+
 class Refusal : public Workspace {
  protected:
   void write_ids(const std::string& name, const std::vector<std::uint16_t>& ids) const {
@@ -41,6 +43,13 @@ TEST_F(Refusal, OfAWrongTypeNamesItsPlaceAndWhatWasExpected) {
 TEST_F(Refusal, OfAWrongOverrideNamesTheOverride) {
   expect_sentence(strata(train("run.yaml", {"train.steps=many"})), 2,
                   {"--set train.steps=many", "an integer"});
+}
+
+TEST_F(Refusal, NamesTheProgramAsItWasCalled) {
+  const std::string folder = std::filesystem::path(STRATA_PROGRAM).parent_path();
+  EXPECT_THAT(pasted("PATH='" + folder + "' strata trian").err, HasSubstr("; strata --help and strata COMM"));
+  std::filesystem::create_symlink(STRATA_PROGRAM, path("it's"));
+  EXPECT_THAT(pasted("\"./it's\" trian").err, HasSubstr("; './it'\\''s' --help and"));
 }
 
 TEST_F(Refusal, OfTasksThatMpiDoesNotJoinNamesTheirLauncher) {

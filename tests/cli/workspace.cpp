@@ -64,6 +64,10 @@ Outcome Workspace::strata(const Arguments& arguments, Process::Options options) 
   return start(arguments, std::move(options)).wait();
 }
 
+Outcome Workspace::pasted(const std::string& line) const {
+  return Process("/bin/sh", {"-c", line}, {.folder = folder_.path()}).wait();
+}
+
 Process Workspace::start_ranks(int ranks, const Arguments& arguments) const {
   Arguments command = words_for(ranks);
   command.emplace_back(STRATA_PROGRAM);
@@ -116,6 +120,16 @@ void expect_sentence(const Outcome& outcome, int status, std::initializer_list<s
   const auto is_error = [](const std::string& line) { return line.starts_with("strata: "); };
   EXPECT_EQ(std::ranges::count_if(lines, is_error), 1) << outcome.err;
   EXPECT_EQ(outcome.out, "");
+}
+
+std::string behind(const std::string& words, const std::string& text) {
+  const std::size_t begin = text.find(words);
+  if (begin == std::string::npos) {
+    ADD_FAILURE() << "nothing says " << words << ": " << text;
+    return "";
+  }
+  const std::string rest = text.substr(begin + words.size());
+  return rest.substr(0, rest.find('\n'));
 }
 
 std::vector<std::string> keys_of(const nlohmann::json& object) {

@@ -31,6 +31,8 @@ class Workspace : public ::testing::Test {
 
   Process start(const Arguments& arguments, Process::Options options = {}) const;
   Outcome strata(const Arguments& arguments, Process::Options options = {}) const;
+  /// What a shell makes of a line that a user pastes into it.
+  Outcome pasted(const std::string& line) const;
   /// The same command on several ranks, which mpirun starts.
   Process start_ranks(int ranks, const Arguments& arguments) const;
   /// Each has arguments of its own, and a STRATA_VECTOR_TARGET if `targets` has a name for it.
@@ -54,6 +56,9 @@ class Workspace : public ::testing::Test {
 /// The program ended with `status` and, as its last words, one line: "strata: " and a sentence with all of
 /// `parts`.
 void expect_sentence(const Outcome& outcome, int status, std::initializer_list<std::string> parts);
+
+/// The rest of the first line of `text` that has `words`, from behind them on; fails the test if none has.
+std::string behind(const std::string& words, const std::string& text);
 
 std::vector<std::string> keys_of(const nlohmann::json& object);
 

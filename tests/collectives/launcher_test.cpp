@@ -44,6 +44,18 @@ TEST_F(Launcher, IsSeenByTheRankAndItsNumber) {
   }
 }
 
+TEST_F(Launcher, IsWhatStartsAsManyRanksAgain) {
+  EXPECT_EQ(launch_words(1), "");
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  EXPECT_EQ(launch_words(4), "mpirun -n 4 ");
+  clear();
+  setenv("SLURM_PROCID", "0", 1);
+  setenv("SLURM_NTASKS", "2", 1);
+  EXPECT_EQ(launch_words(2), "srun --mpi=pmix -n 2 ");
+  EXPECT_EQ(launch_words(1), "") << "a shell within an allocation";
+}
+
 TEST_F(Launcher, OfASingleProcessMakesNoRanks) {
   setenv("OMPI_COMM_WORLD_RANK", "0", 1);
   setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
