@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 namespace strata {
 
 std::string grouped(std::int64_t count) {
@@ -27,7 +24,7 @@ std::string rounded_count(std::int64_t count) {
   for (const Word& word : kWords) {
     const double value = static_cast<double>(count) / word.value;
     if (value < 0.9995) continue;
-    const int decimals = std::max(0, 2 - static_cast<int>(std::floor(std::log10(value))));
+    const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
     return fmt::format("{:.{}f} {}", value, decimals, word.name);
   }
   return grouped(count);

@@ -72,10 +72,12 @@ struct DocumentsCommand {
   std::vector<std::string> fields;  ///< FIELD=KEY, as data.fields
 };
 
-/// Text as a file of token ids, which needs no run.
+/// Text as a file of token ids, which needs no run; or the samples of a run, to look at.
 struct TokenizeCommand : DocumentsCommand {
-  std::string tokenizer;  ///< a model's folder, or its tokenizer.json
-  std::string prefix;     ///< of the files to write
+  std::int64_t show = 0;  ///< samples of a run; its run file then stands in the tokenizer's place
+  std::vector<std::string> overrides;  ///< of the run file
+  std::string tokenizer;               ///< a model's folder, or its tokenizer.json
+  std::string prefix;                  ///< of the files to write
   std::vector<std::string> texts;
   std::string end;           ///< the token behind each text; empty: the folder's eos_token
   bool has_no_end = false;   ///< there is none

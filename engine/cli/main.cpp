@@ -249,14 +249,21 @@ int run(int argc, char** argv) {
 
   TokenizeCommand tokenize;
   CLI::App* tokenize_app = app.add_subcommand(
-      "tokenize", "write texts as a file of token ids, for data.path with data.tokenizer none");
+      "tokenize",
+      "write texts as a file of token ids, for data.path with data.tokenizer none; or show a run's samples");
   tokenize_app
-      ->add_option("tokenizer", tokenize.tokenizer, "a model's Hugging Face folder, or a tokenizer.json")
+      ->add_option("tokenizer", tokenize.tokenizer,
+                   "a model's Hugging Face folder, or a tokenizer.json; with --show a run file")
       ->required();
-  tokenize_app->add_option("prefix", tokenize.prefix, "the files to write are PREFIX.bin and PREFIX.idx")
-      ->required();
-  tokenize_app->add_option("texts", tokenize.texts, "files of UTF-8 text, or patterns as in data.path")
-      ->required();
+  tokenize_app->add_option("prefix", tokenize.prefix, "the files to write are PREFIX.bin and PREFIX.idx");
+  tokenize_app->add_option("texts", tokenize.texts, "files of UTF-8 text, or patterns as in data.path");
+  tokenize_app
+      ->add_option("--show", tokenize.show,
+                   "print this number of a run file's first samples, with what is trained on; writes nothing")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  tokenize_app->add_option("--set", tokenize.overrides, "with --show: override a key of the run file")
+      ->take_all()
+      ->expected(1);
   CLI::Option* end = tokenize_app->add_option(
       "--end", tokenize.end,
       "the token after each text; left out: eos_token of the folder's tokenizer_config.json");

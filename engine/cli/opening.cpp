@@ -7,7 +7,7 @@ namespace strata {
 
 void Opening::say(const std::string& lines) {
   keep(lines);
-  std::cerr << lines << '\n';
+  std::cerr << lines << (lines.ends_with('\n') ? "" : "\n");
 }
 
 void Opening::detail(const std::string& lines) {

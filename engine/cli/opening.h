@@ -10,7 +10,7 @@ class Opening {
  public:
   explicit Opening(bool verbose) : verbose_(verbose) {}
 
-  /// A line, or several without the end of the last, that every run says.
+  /// A line, or several, that every run says.
   void say(const std::string& lines);
   /// What only --verbose shows. Nothing if the text is empty.
   void detail(const std::string& lines);

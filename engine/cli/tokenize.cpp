@@ -14,6 +14,7 @@
 #include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
+#include "engine/cli/show_samples.h"
 #include "engine/cli/texts_line.h"
 #include "engine/data/token_files.h"
 #include "engine/data/token_names.h"
@@ -41,9 +42,23 @@ std::string rate_of(const TokenizeProgress& done, double seconds) {
                      format_bytes(static_cast<Bytes>(bytes / seconds)));
 }
 
+int show_run(const TokenizeCommand& command) {
+  if (!command.prefix.empty())
+    throw ConfigError(
+        fmt::format("--show: takes one run file, and '{}' is one argument more", command.prefix));
+  return show_samples({command.tokenizer, command.overrides}, command.show);
+}
+
 }  // namespace
 
 int run_tokenize(const TokenizeCommand& command) {
+  if (command.show > 0) return show_run(command);
+  if (command.prefix.empty() || command.texts.empty())
+    throw ConfigError(
+        "tokenize: give a tokenizer, the prefix of the files to write, and texts; or --show N and a "
+        "run file");
+  if (!command.overrides.empty())
+    throw ConfigError("--set: belongs to --show, which looks at the samples of a run file");
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   refuse_overwriting({{{"the prefix", command.prefix}}, {}});
   const std::filesystem::path file = tokenizer_file_of(command.tokenizer);

@@ -16,6 +16,7 @@
 #include "engine/cli/job.h"
 #include "engine/cli/layout.h"
 #include "engine/cli/limits.h"
+#include "engine/cli/next_commands.h"
 #include "engine/cli/one_run.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/precision.h"
@@ -43,18 +44,18 @@ std::string how_to_resume(const TrainCommand& command, const RunConfig& config, 
                      same_command(command, job));
 }
 
-/// What is left of the run.
-std::string where_the_model_is(const TrainCommand& command, const RunConfig& config,
-                               const TrainResult& result) {
-  if (config.checkpoint.path.empty()) return "nothing was saved: checkpoint.path is none";
-  if (result.checkpoint.empty()) return fmt::format("nothing was saved in {}", config.checkpoint.path);
-  std::string text = fmt::format("the model is in {}; as a folder for others: {} FOLDER", result.checkpoint,
-                                 command.line("export"));
-  if (result.steps.empty() && !result.interrupted) {
-    text =
-        fmt::format("the run has its {} steps: raise train.steps to train on, or start over with --fresh\n{}",
-                    result.counters.step, text);
-  }
+/// What is left of the run, and what can be done with it.
+std::string where_the_model_is(const TrainCommand& command, const PreparedModel& model,
+                               const TrainResult& result, const Job& job) {
+  const RunConfig& config = model.config;
+  if (config.checkpoint.path.empty())
+    return "nothing was saved: checkpoint.path is none; give it a folder to keep the model\n";
+  if (result.checkpoint.empty()) return fmt::format("nothing was saved in {}\n", config.checkpoint.path);
+  std::string text;
+  if (result.steps.empty() && !result.interrupted)
+    text = fmt::format("the run has all its {} steps; --fresh starts over\n", result.counters.step);
+  text += fmt::format("the model is in {}\n{}", result.checkpoint, commands_of_model(model));
+  if (!result.interrupted) text += fmt::format("  train on  {}\n", command_to_train_on(command, config, job));
   return text;
 }
 
@@ -120,10 +121,12 @@ int train(const TrainCommand& command, Job& job) {
   const MachineRates planning = agree_on_hosts(config, job.world());
   require_one_run(setup, command.fresh, job.world());
   if (job.is_first()) {
+    opening.say(brief_model_text(load_model(config)));
     say_what_was_read(models, {""}, opening);
     say_where_memory_goes(config, machine.host, opening);
-    opening.detail(precision.line);
-    if (!layout.empty()) opening.say(layout);
+    if (precision.is_chosen) opening.detail(precision.line);
+    for (const std::string& line : {precision.is_chosen ? "" : precision.line, layout})
+      if (!line.empty()) opening.say(line);
   }
   std::vector<Plan> plans;
   on_every_rank(job.world(), [&] {
@@ -174,7 +177,7 @@ int train(const TrainCommand& command, Job& job) {
       listeners.add(
           curves.emplace(config.report.tensorboard, product_rate, [&plan] { return step_costs(plan); }));
     }
-    opening.say(brief_plan_text(plan, setup.model, load_model(config).parameters(), predicted.step, measured));
+    opening.say(brief_plan_text(plan, predicted.step, measured));
     if (command.profiled_steps == 0) opening.say(saves_text(config.checkpoint));
     opening.detail(plan_text(plan, setup.model, &measured));
     if (!config.optimizer.groups.empty()) opening.detail(policies_text(setup.model));
@@ -221,7 +224,7 @@ int train(const TrainCommand& command, Job& job) {
   } else if (!command.profile.empty() && !result.interrupted) {
     say_nothing_to_profile(command);
   }
-  if (command.profiled_steps == 0) std::cerr << where_the_model_is(command, config, result) << '\n';
+  if (command.profiled_steps == 0) std::cerr << where_the_model_is(command, setup, result, job);
   if (was_in_vain) std::cerr << why_nothing_was_learned(result) << '\n';
   if (was_ended) {
     std::cerr << fmt::format("strata: {}; {}\n", result.ended, kWhatHelps);

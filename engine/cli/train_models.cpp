@@ -42,7 +42,8 @@ void validate_at_rungs(RunModels& run) {
   if (run.select.rung_steps.empty() || run.select.by != SelectBy::validation) return;
   for (NamedRun& model : run.models) {
     RunConfig::TrainSection& train = model.config.train;
-    if (train.validate_every == 0) train.validate_every = train.epochs ? std::numeric_limits<std::int64_t>::max() : train.steps;
+    if (train.validate_every == 0)
+      train.validate_every = train.epochs ? std::numeric_limits<std::int64_t>::max() : train.steps;
   }
 }
 
@@ -50,9 +51,10 @@ void validate_at_rungs(RunModels& run) {
 void require_rungs_before_end(const Selection& select, const NamedRun& model) {
   const RunConfig::TrainSection& train = model.config.train;
   if (!train.epochs || select.rung_steps.empty() || select.rung_steps.back() < train.steps) return;
-  throw ConfigError(fmt::format("select.rung_steps: {} is not less than the {} steps of model '{}', which are {} "
-                                "epochs (train.epochs)",
-                                select.rung_steps.back(), train.steps, model.name, *train.epochs));
+  throw ConfigError(
+      fmt::format("select.rung_steps: {} is not less than the {} steps of model '{}', which are {} "
+                  "epochs (train.epochs)",
+                  select.rung_steps.back(), train.steps, model.name, *train.epochs));
 }
 
 /// Read by the first rank for all.
@@ -73,7 +75,11 @@ bool is_over(const RunRecord& record, const NamedRun& model) {
 class ModelsTraining {
  public:
   ModelsTraining(const TrainCommand& command, RunModels run, Job& job)
-      : command_(command), run_(std::move(run)), job_(job), opening_(command.verbose), advice_(job, command) {}
+      : command_(command),
+        run_(std::move(run)),
+        job_(job),
+        opening_(command.verbose),
+        advice_(job, command) {}
 
   int train() {
     validate_at_rungs(run_);
@@ -376,7 +382,13 @@ class ModelsTraining {
     saves.path = run_.checkpoint_path;
     if (command_.profiled_steps == 0) opening_.say(saves_text(saves));
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
-      if (!precisions_[m].line.empty()) opening_.detail(run_.models[m].name + ": " + precisions_[m].line);
+      const AgreedPrecision& precision = precisions_[m];
+      const std::string line = precision.line.empty() ? "" : run_.models[m].name + ": " + precision.line;
+      if (precision.is_chosen || line.empty()) {
+        opening_.detail(line);
+      } else {
+        opening_.say(line);
+      }
       for (const std::string& warning : models_[m].warnings)
         std::cerr << "warning: " << run_.models[m].name << ": " << warning << '\n';
     }

@@ -58,7 +58,8 @@ std::string same_command(const TrainCommand& command, const Job& job) {
 }
 
 std::string saves_text(const RunConfig::CheckpointSection& checkpoint) {
-  if (checkpoint.path.empty()) return "saves    nothing: checkpoint.path is none";
+  if (checkpoint.path.empty())
+    return "saves    nothing: checkpoint.path is none, so the model is lost at the end";
   std::string text = fmt::format("saves    to {}, at the end", checkpoint.path);
   if (checkpoint.every > 0) text += fmt::format(", every {} steps", checkpoint.every);
   if (checkpoint.every_minutes > 0) text += fmt::format(", every {} minutes", checkpoint.every_minutes);

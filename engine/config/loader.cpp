@@ -172,8 +172,8 @@ RunConfig Loader::checked() {
   return config_;
 }
 
-/// Of train.steps and train.epochs, who has the last word gives the run's length. A warm-up that somebody else
-/// gave is cut to it: a file that contradicts itself is refused by the check of the key.
+/// Of train.steps and train.epochs, who has the last word gives the run's length. A warm-up that somebody
+/// else gave is cut to it: a file that contradicts itself is refused by the check of the key.
 void Loader::choose_length() {
   const Given *steps = find("train.steps"), *epochs = find("train.epochs");
   if (config_.train.epochs && steps != nullptr) {
@@ -181,6 +181,7 @@ void Loader::choose_length() {
       fail(epochs->place, "train.epochs: train.steps gives the length of the run, too; take one of them out");
     if (steps->origin > epochs->origin) config_.train.epochs.reset();
   }
+  if (config_.train.epochs) config_.train.steps = RunConfig().train.steps;  // until the data are read
   const Given* warmup = find("optimizer.schedule.warmup");
   const bool is_of_other = steps != nullptr && warmup != nullptr && steps->origin != warmup->origin;
   if (is_of_other && !config_.train.epochs && config_.train.steps > 0) cut_warmup(config_);

@@ -33,7 +33,7 @@ std::string cut_warmup_text(const RunConfig& config) {
   const RunConfig::OptimizerSection& optimizer = config.optimizer;
   if (optimizer.asked_warmup == 0) return "";
   return fmt::format(
-      "optimizer.schedule.warmup: {} steps of warm-up are more than the run's {}, so {} are taken",
+      "optimizer.schedule.warmup: {} steps of warm-up are more than the run's {}, so it is cut to {}",
       optimizer.asked_warmup, config.train.steps, optimizer.warmup);
 }
 

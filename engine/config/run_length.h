@@ -7,8 +7,8 @@
 
 namespace strata {
 
-/// Sets train.steps to what train.epochs asks for, if that key is given, and then cuts the warm-up. `sequences`
-/// are those of one epoch. Throws ConfigError if the epochs are more steps than a run may have.
+/// Sets train.steps to what train.epochs asks for, if that key is given, and then cuts the warm-up.
+/// `sequences` are those of one epoch. Throws ConfigError if the epochs are more steps than a run may have.
 void set_steps_of_epochs(RunConfig& config, std::int64_t sequences);
 
 /// A warm-up that is longer than the run becomes a tenth of the run's steps.

@@ -19,14 +19,17 @@ std::string documents_of(const DataFacts& facts) {
 }  // namespace
 
 std::string DataFacts::describe() const {
-  const std::string trained = trained_tokens == tokens ? "all trained on"
-                                                       : fmt::format("{} of them trained on ({:.3g} %)",
-                                                                     grouped(trained_tokens),
-                                                                     100 * share_of(*this));
-  return fmt::format("{} file{}: {}{} tokens, {}; {} sequences an epoch, {} held out; {} step{} are {:.3g} epochs",
-                     grouped(files), files == 1 ? "" : "s", documents_of(*this), grouped(tokens), trained,
-                     grouped(sequences_per_epoch), grouped(held_out_sequences), grouped(steps),
-                     steps == 1 ? "" : "s", epochs);
+  const std::string trained =
+      trained_tokens == tokens
+          ? "all trained on"
+          : fmt::format("{} of them trained on ({:.3g} %)", grouped(trained_tokens), 100 * share_of(*this));
+  const auto counted = [](std::int64_t count, const char* what) {
+    return fmt::format("{} {}{}", grouped(count), what, count == 1 ? "" : "s");
+  };
+  return fmt::format("{}: {}{}, {}; {} an epoch, {} held out; {} = {:.3g} epochs", counted(files, "file"),
+                     documents_of(*this), counted(tokens, "token"), trained,
+                     counted(sequences_per_epoch, "sequence"), grouped(held_out_sequences),
+                     counted(steps, "step"), epochs);
 }
 
 std::vector<std::string> DataFacts::warnings() const {

@@ -23,7 +23,8 @@ struct DataFacts {
   std::int64_t steps = 0;  ///< of the run
   double epochs = 0;       ///< that these are
 
-  /// "2 files: 3 texts, 1,200 tokens, all trained on; 40 sequences an epoch, 2 held out; 5 steps are 0.5 epochs"
+  /// "2 files: 3 texts, 1,200 tokens, all trained on; 40 sequences an epoch, 2 held out; 5 steps = 0.5
+  /// epochs"
   std::string describe() const;
   std::vector<std::string> warnings() const;
 };

@@ -15,11 +15,6 @@
 namespace strata {
 namespace {
 
-std::string tokenizer_of_samples(const RunConfig& config) {
-  if (config.data.tokenizer == Tokenizer::bytes) return "bytes";
-  return config.data.tokenizer_path.empty() ? config.model.path : config.data.tokenizer_path;
-}
-
 void check_prompt(const std::vector<std::int32_t>& ids, std::size_t number, std::int64_t longest,
                   std::int64_t vocabulary) {
   const auto refuse = [&](const std::string& what) {
@@ -77,10 +72,15 @@ std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::strin
   return encoded;
 }
 
+std::string tokenizer_of_run(const RunConfig& config) {
+  if (config.data.tokenizer == Tokenizer::bytes) return "bytes";
+  return config.data.tokenizer_path.empty() ? config.model.path : config.data.tokenizer_path;
+}
+
 SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest, std::int64_t vocabulary) {
   const RunConfig::SamplesSection& section = config.samples;
   if (section.prompts.empty()) return {};
-  const std::string tokenizer = tokenizer_of_samples(config);
+  const std::string tokenizer = tokenizer_of_run(config);
   const auto text = [&] {
     try {
       return std::make_shared<const PromptText>(PromptText::read(tokenizer));

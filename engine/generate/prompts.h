@@ -32,6 +32,10 @@ std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::strin
 std::set<std::int32_t> ends_of_texts(const PromptText& text, const std::string& tokenizer,
                                      const std::filesystem::path& model);
 
+/// What the run's texts are read with: "bytes", a model's folder, or its tokenizer.json; empty if the run has
+/// token ids and names no tokenizer.
+std::string tokenizer_of_run(const RunConfig& config);
+
 /// What train.samples asks for; nothing if it asks for nothing. Throws ConfigError that names the key, if a
 /// prompt has no tokens, as many as `longest`, at which a sample ends, or one that is not in the vocabulary.
 SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest, std::int64_t vocabulary);

@@ -55,7 +55,8 @@ nlohmann::json by_link(const Value& value) {
   return json;
 }
 
-/// "device 22.79 MiB of 24.00 MiB, host …": what a plan takes of its budgets, for AnyPlan as tier_plan() has it.
+/// "device 22.79 MiB of 24.00 MiB, host …": what a plan takes of its budgets, for AnyPlan as tier_plan() has
+/// it.
 template <typename AnyPlan>
 std::string memory_text(const AnyPlan& plan) {
   std::string text;
@@ -66,6 +67,9 @@ std::string memory_text(const AnyPlan& plan) {
   }
   return text;
 }
+
+/// Seconds with three digits: "0.000213", "10.8"; from 100 on without a fraction.
+std::string short_seconds(double seconds);
 
 /// {"parameter": bytes, …} in the order of BufferKind.
 nlohmann::json kinds_json(const std::array<Bytes, kBufferKinds.size()>& by_kind);

@@ -108,9 +108,11 @@ std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>
 
 std::string brief_joint_plan_text(const JointPlan& plan) {
   const std::int64_t parameters = sum_of(plan, [](const Plan& model) { return model.parameters; });
-  return fmt::format("models   {}, {} parameters together; a round has a step of each\nmemory   {}\nround    predicted "
-                     "{:.3f} s",
-                     active_models(plan), rounded_count(parameters), memory_text(plan), plan.round_seconds);
+  return fmt::format(
+      "models   {}, {} parameters together; a round has a step of each\n"
+      "memory   {}\n"
+      "round    predicted {} s",
+      active_models(plan), rounded_count(parameters), memory_text(plan), short_seconds(plan.round_seconds));
 }
 
 nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLabel>& labels,

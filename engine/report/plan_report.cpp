@@ -184,25 +184,27 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   return text;
 }
 
-std::string brief_plan_text(const Plan& plan, const Model& model, std::int64_t parameters, double seconds,
-                            const MachineRates& rates) {
+std::string brief_model_text(const Model& whole) {
+  const double trained =
+      static_cast<double>(whole.trained_parameters()) / static_cast<double>(whole.parameters());
+  return fmt::format("model    {}, {} parameters{}", whole.architecture.model_type,
+                     rounded_count(whole.parameters()),
+                     whole.freezes() ? fmt::format(", {:.3g} % of them trained", 100 * trained) : "");
+}
+
+std::string brief_plan_text(const Plan& plan, double seconds, const MachineRates& rates) {
   const Strategy& strategy = plan.strategy;
   const Mesh& mesh = strategy.mesh;
-  const std::string trained =
-      model.freezes() ? fmt::format(", {:.3g} % of them trained",
-                                    100 * static_cast<double>(plan.trained_parameters) /
-                                        static_cast<double>(plan.parameters))
-                      : "";
-  const std::int64_t sequences = strategy.microbatch.batch * strategy.microbatches * mesh.data();
-  const std::int64_t tokens = strategy.microbatch.sequence * mesh.context;
+  const bool is_of_several = mesh.ranks() > 1;
   return fmt::format(
-      "model    {}, {} parameters{}\n"
       "memory   {}{}\n"
-      "step     {} sequences of {} tokens{}, {}; predicted {:.3f} s, limited by {}",
-      model.architecture.model_type, rounded_count(parameters), trained, memory_text(plan),
-      mesh.ranks() > 1 ? ", on each rank" : "", sequences, tokens,
+      "step     {} sequences of {} tokens{}{}, {}; predicted {} s, limited by {}",
+      memory_text(plan), is_of_several ? ", on each rank" : "",
+      strategy.microbatch.batch * strategy.microbatches * mesh.data(),
+      strategy.microbatch.sequence * mesh.context,
       strategy.microbatches > 1 ? fmt::format(" in microbatches of {}", strategy.microbatch.batch) : "",
-      strata::name_of(strategy.computes_in()), seconds, step_needs(plan, rates).binding());
+      is_of_several ? fmt::format(" on {} ranks", mesh.ranks()) : "", strata::name_of(strategy.computes_in()),
+      short_seconds(seconds), step_needs(plan, rates).binding());
 }
 
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {

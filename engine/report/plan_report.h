@@ -16,10 +16,10 @@ namespace strata {
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates);
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
 
-/// The same in the few lines with which a run begins: model, memory, and a step of `ranks` ranks, which is
-/// predicted to take `seconds`. `parameters` are those of the whole model.
-std::string brief_plan_text(const Plan& plan, const Model& model, std::int64_t parameters, double seconds,
-                            const MachineRates& rates);
+/// The same in the few lines with which a run begins: the model, of which no rank may have all; and memory
+/// and a step, which is predicted to take `seconds`.
+std::string brief_model_text(const Model& whole);
+std::string brief_plan_text(const Plan& plan, double seconds, const MachineRates& rates);
 
 /// What kernels set up besides the plan's memory: a line, and {"planned_bytes", "parts": {…}}.
 std::string scratch_text(const std::vector<ScratchPart>& parts);

@@ -72,9 +72,10 @@ std::string comparison_text(const StepComparison& comparison, bool is_by_profile
 
 std::string speed_text(const TrainReport& report) {
   std::string text =
-      fmt::format("speed      {} tokens/s, {:.3f} s per step", grouped(std::llround(report.tokens_per_second())),
-                  report.median_step_seconds());
-  if (report.comparison) text += fmt::format(" (predicted {:.3f} s)", report.comparison->simulated.step);
+      fmt::format("speed      {} tokens/s, {} s per step", grouped(std::llround(report.tokens_per_second())),
+                  short_seconds(report.median_step_seconds()));
+  if (report.comparison)
+    text += fmt::format(" (predicted {} s)", short_seconds(report.comparison->simulated.step));
   return text + fmt::format(", MFU {:.1f} %", 100 * report.mfu());
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/counts.h"
 #include "base/file.h"
 #include "tests/cli/workspace.h"
 #include "tests/support/source_folder.h"
@@ -80,8 +81,9 @@ TEST_F(Data, ThatWasReadIsSaidBeforeTheFirstStepAndInEveryReport) {
   EXPECT_EQ(first_line("m.jsonl").at("data"), data);
   EXPECT_EQ(first_line("m.jsonl").at("step"), 1);
   const Outcome outcome = strata(run);
-  const std::string said = fmt::format(
-      "data     2 files: 2 texts, {} tokens, all trained on; {} sequences in an epoch", bytes + 2, sequences);
+  const std::string said =
+      fmt::format("data     2 files: 2 texts, {} tokens, all trained on; {} sequences an epoch, ",
+                  grouped(bytes + 2), sequences);
   EXPECT_THAT(outcome.err, HasSubstr(said));
   EXPECT_LT(outcome.err.find("data     2 files"), outcome.err.find("step 1/6"));
 }
@@ -93,6 +95,48 @@ TEST_F(Data, OfEachModelIsInItsReports) {
   EXPECT_DOUBLE_EQ(models.at(1).at("data").at("epochs"),
                    2 * models.at(0).at("data").at("epochs").get<double>());
   EXPECT_TRUE(first_line("m.jsonl").contains("data"));
+}
+
+TEST_F(Data, MakeStepsOfEpochs) {
+  const auto of = [&](const char* epochs) {
+    return report(train("run.yaml", {std::string("train.epochs=") + epochs, "checkpoint.path=none"}));
+  };
+  const nlohmann::json one = of("1"), part = of("0.25");
+  const std::int64_t sequences = one.at("data").at("sequences_per_epoch");
+  EXPECT_EQ(one.at("steps"), (sequences + 3) / 4);
+  EXPECT_EQ(part.at("steps"), (sequences + 15) / 16);
+  EXPECT_NEAR(part.at("data").at("epochs"), 0.25, 4.0 / static_cast<double>(sequences));
+  EXPECT_EQ(state_hash(train("run.yaml", {fmt::format("train.steps={}", one.at("steps").get<int>())})),
+            one.at("state_hash"));
+}
+
+TEST_F(Data, OfModelsMakeEachItsOwnStepsOfEpochs) {
+  write("sweep.yaml", run_file() + "sweep: {train.epochs: [0.125, 0.25]}\n");
+  const nlohmann::json models = report(train("sweep.yaml")).at("models");
+  EXPECT_LT(models.at(0).at("steps"), models.at(1).at("steps"));
+  const Outcome again = strata(train("sweep.yaml"));
+  EXPECT_EQ(again.status, 0) << again.err;
+  write("rungs.yaml",
+        run_file() + "sweep: {train.seed: [1, 2]}\nselect: {rung_steps: [9000]}\ncheckpoint: none\n");
+  expect_sentence(
+      strata(train("rungs.yaml", {"train.epochs=0.5"})), 2,
+      {"select.rung_steps: 9000 is not less than the ", " steps of model 'seed=1'", "0.5 epochs"});
+}
+
+/// A resumed run is told if its learning rate would go another way.
+TEST_F(Data, LeaveTheScheduleThatWasUsedInTheCheckpoint) {
+  const Arguments shortened =
+      train("run.yaml", {"checkpoint.path=out", "train.steps=2", "optimizer.schedule.warmup=1"});
+  ASSERT_EQ(strata(shortened).status, 0);
+  const nlohmann::json manifest = nlohmann::json::parse(read_file(path("out/step-00000002/manifest.json")));
+  EXPECT_EQ(manifest.at("schedule").at("warmup"), 1);
+  EXPECT_EQ(manifest.at("schedule").at("steps"), 2);
+  const Outcome longer =
+      strata(train("run.yaml", {"checkpoint.path=out", "train.steps=3", "optimizer.schedule.warmup=1"}));
+  EXPECT_THAT(longer.err, Not(HasSubstr("warning")));
+  const Outcome other =
+      strata(train("run.yaml", {"checkpoint.path=out", "train.steps=4", "optimizer.schedule.warmup=2"}));
+  EXPECT_THAT(other.err, HasSubstr("warning: the learning rate's schedule is not that of the checkpoint"));
 }
 
 TEST_F(Data, OfConversationsIsCountedWithWhatOfItIsTrainedOn) {

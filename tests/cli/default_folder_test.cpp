@@ -33,14 +33,13 @@ TEST_F(DefaultFolder, HasTheModelThatARunWithoutAPathHasTrained) {
   const Outcome trained = strata(train("mine/run.yaml"));
   EXPECT_EQ(trained.status, 0);
   EXPECT_THAT(trained.err, HasSubstr("saves    to out/run, at the end, every 30 minutes\n"));
-  EXPECT_THAT(trained.err, HasSubstr("the model is in out/run/step-00000006; "));
+  EXPECT_THAT(trained.err, HasSubstr("the model is in out/run/step-00000006\n"));
   EXPECT_TRUE(has_checkpoint("out/run/step-00000006"));
   EXPECT_EQ(strata({"export", "mine/run.yaml", "model"}).status, 0);
   const Outcome again = strata(train("mine/run.yaml"));
   EXPECT_EQ(again.status, 0);
-  EXPECT_THAT(
-      again.err,
-      HasSubstr("the run has its 6 steps: raise train.steps to train on, or start over with --fresh"));
+  EXPECT_THAT(again.err,
+              HasSubstr("the run has all its 6 steps; --fresh starts over\nthe model is in out/run/"));
   fs::create_directory(path("elsewhere"));
   fs::rename(path("out"), path("elsewhere/out"));
   fs::rename(path("mine"), path("elsewhere/mine"));
@@ -81,8 +80,9 @@ TEST_F(DefaultFolder, IsNotMadeWithNone) {
   for (const std::string file : {"mine/run.yaml", "mine/sweep.yaml"}) {
     const Outcome outcome = strata(train(file, {"checkpoint=none"}));
     EXPECT_EQ(outcome.status, 0);
-    EXPECT_THAT(outcome.err, HasSubstr("saves    nothing: checkpoint.path is none\n"));
-    EXPECT_THAT(outcome.err, HasSubstr("\nnothing was saved: checkpoint.path is none\n"));
+    EXPECT_THAT(outcome.err,
+                HasSubstr("saves    nothing: checkpoint.path is none, so the model is lost at the end\n"));
+    EXPECT_THAT(outcome.err, HasSubstr("\nnothing was saved: checkpoint.path is none"));
   }
   EXPECT_FALSE(fs::exists(path("out")));
 }

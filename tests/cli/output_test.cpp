@@ -16,7 +16,14 @@
 namespace strata::test {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Conditional;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
 using ::testing::UnorderedElementsAreArray;
 
 class Output : public Workspace {
@@ -36,35 +43,21 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
   const nlohmann::json json = report(
       train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
                          "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
-  expect_keys(json, {"data",
-                     "loss",
-                     "grad_norm",
-                     "learning_rate",
-                     "validation",
-                     "samples",
-                     "steps",
-                     "skipped_steps",
-                     "interrupted",
-                     "precision",
-                     "tokens_per_second",
-                     "step_seconds",
-                     "drain_seconds",
-                     "bound_seconds",
-                     "bound_by",
-                     "simulated",
-                     "mfu",
-                     "hfu",
-                     "flops",
-                     "machine",
-                     "machine_measured",
-                     "memory",
-                     "traffic",
-                     "scratch",
-                     "products",
-                     "slow_paths",
-                     "differences_from_plan",
-                     "ranks",
-                     "state_hash"});
+  expect_keys(json, {"opening",       "data",
+                     "loss",          "grad_norm",
+                     "learning_rate", "validation",
+                     "samples",       "steps",
+                     "skipped_steps", "interrupted",
+                     "precision",     "tokens_per_second",
+                     "step_seconds",  "drain_seconds",
+                     "bound_seconds", "bound_by",
+                     "simulated",     "mfu",
+                     "hfu",           "flops",
+                     "machine",       "machine_measured",
+                     "memory",        "traffic",
+                     "scratch",       "products",
+                     "slow_paths",    "differences_from_plan",
+                     "ranks",         "state_hash"});
   EXPECT_LE(json["mfu"], 1);
   EXPECT_LE(json["hfu"], 1 + 1e-9);
   EXPECT_GT(json["bound_seconds"], 0);
@@ -92,6 +85,64 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
     EXPECT_EQ(traffic["planned_bytes"], traffic["measured_bytes"]);
     EXPECT_GT(traffic["measured_bytes"], 0);
   }
+}
+
+/// The lines of a text up to the first that begins with `end`.
+std::vector<std::string> lines_before(const std::string& end, const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line) && !line.starts_with(end);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(Output, BeforeTheFirstStepIsShortUnlessAllIsAskedFor) {
+  const Arguments plain = train("run.yaml", {"checkpoint.path=out"});
+  const std::vector<std::string> lines = lines_before("step 1/", strata(plain).err);
+  EXPECT_THAT(
+      lines, ElementsAre(StartsWith("model    llama, "), StartsWith("data     1 file: 1 text, "),
+                         AllOf(StartsWith("memory   device "), HasSubstr(" of ")),
+                         AllOf(StartsWith("step     4 sequences of 24 tokens in microbatches of 2, "),
+                               HasSubstr("; predicted "), HasSubstr(" s, limited by ")),
+                         "saves    to out, at the end, every 30 minutes", "start    random weights, seed 1"));
+  for (const std::string& line : lines) EXPECT_LE(line.size(), 120U) << line;
+  Arguments verbose = plain;
+  verbose.insert(verbose.end(), {"--fresh", "--verbose", "--json", "report.json"});
+  const Outcome all = strata(verbose);
+  const std::vector<std::string> more = lines_before("step 1/", all.err);
+  for (const char* detail : {"RAM      ", "FLOPs    ", "program  ", "scratch  "})
+    EXPECT_THAT(more, Contains(StartsWith(detail)));
+  EXPECT_THAT(all.out, AllOf(HasSubstr("\nMFU  "), HasSubstr("\ntraffic  ")));
+  const auto kept =
+      nlohmann::json::parse(std::ifstream(path("report.json")))["opening"].get<std::vector<std::string>>();
+  EXPECT_THAT(more, IsSupersetOf(kept));
+  EXPECT_THAT(kept, Contains(StartsWith("FLOPs    ")));
+}
+
+/// In a report of the same run without --verbose, too.
+TEST_F(Output, BeforeTheFirstStepOfSeveralModelsIsShort) {
+  write("sweep.yaml", run_file() + "sweep: {train.seed: [3, 4]}\n");
+  const Outcome run = strata({"train", "sweep.yaml", "--json", "report.json"});
+  const std::vector<std::string> lines = lines_before("train.seed=3: step 1/", run.err);
+  EXPECT_THAT(lines, Contains(StartsWith("models   2, ")));
+  EXPECT_THAT(lines, Contains(StartsWith("round    predicted ")));
+  EXPECT_LE(lines.size(), 8U) << run.err;
+  EXPECT_THAT(
+      nlohmann::json::parse(std::ifstream(path("report.json")))["opening"].get<std::vector<std::string>>(),
+      Contains(StartsWith("program  ")));
+}
+
+/// They are pasted into a shell as they stand.
+TEST_F(Output, AtTheEndHasCommandsThatWork) {
+  const Outcome run = strata(train("run.yaml", {"checkpoint.path=out"}));
+  EXPECT_THAT(run.err, HasSubstr("\nthe model is in out/step-00000006\n"));
+  for (const std::string next : {"  try it    ", "  export    "}) {
+    const Outcome outcome = pasted(behind(next, run.err));
+    EXPECT_EQ(outcome.status, 0) << next << outcome.err;
+  }
+  EXPECT_TRUE(std::filesystem::exists(path("out-exported/model.safetensors")));
+  const Outcome more = pasted(behind("  train on  ", run.err));
+  EXPECT_EQ(more.status, 0) << more.err;
+  EXPECT_THAT(more.err, AllOf(HasSubstr("start    resuming from "), HasSubstr("step 12/12")));
 }
 
 TEST_F(Output, OfTrainIsTheSameInAFileAndOnStandardOutput) {
@@ -145,7 +196,9 @@ TEST_F(Output, OfSamplesIsALineEachAndWhatGenerateSays) {
     ASSERT_EQ(points[i]["samples"].size(), 2U);
     const nlohmann::json& sample = points[i]["samples"][1];
     expect_keys(sample, {"prompt", "text", "ids"});
-    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("step {}: \"7 \\u001b\" ", 3 * i)));
+    // What random weights say is kept, and not shown.
+    EXPECT_THAT(outcome.err, Conditional(i > 0, HasSubstr(fmt::format("step {}: \"7 \\u001b\" ", 3 * i)),
+                                         Not(HasSubstr("step 0: \""))));
   }
   const nlohmann::json generated = report({"generate", "out", "--tokenizer", "bytes", "--precision", "fp32",
                                            "--prompt", "line", "--max-tokens", "8"});

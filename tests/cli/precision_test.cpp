@@ -31,6 +31,10 @@ class AutomaticPrecision : public Workspace {
   /// What auto begins a run in on this machine when nothing is capped.
   static std::string own() { return vector_target() == VectorTarget::avx512_bf16 ? "bf16" : "fp32"; }
   std::string precision_of(const Arguments& arguments) const { return report(arguments).at("precision"); }
+  static Arguments verbose(Arguments arguments) {
+    arguments.emplace_back("--verbose");
+    return arguments;
+  }
   static Arguments plan(const Arguments& overrides = {}) {
     Arguments arguments = train("run.yaml", overrides);
     arguments.front() = "plan";
@@ -46,7 +50,7 @@ TEST_F(AutomaticPrecision, IsFp32OnACpuWithoutBf16InstructionsAndSaysSo) {
       "precision fp32, which train.precision auto chose: this CPU, whose vector code is avx2, has no bf16 "
       "instructions";
   EXPECT_THAT(strata(plan()).out, AllOf(HasSubstr(kLine), HasSubstr(", fp32, ")));
-  const Outcome outcome = strata({"train", "run.yaml", "--json", "report.json"});
+  const Outcome outcome = strata({"train", "run.yaml", "--verbose", "--json", "report.json"});
   EXPECT_THAT(outcome.err, HasSubstr(kLine));
   const nlohmann::json chosen = nlohmann::json::parse(std::ifstream(path("report.json")));
   EXPECT_EQ(chosen.at("precision"), "fp32");
@@ -81,7 +85,7 @@ TEST_F(AutomaticPrecision, IsKeptWhenTheRunGoesOnOnAnotherCpu) {
     EXPECT_EQ(strata({"train", "run.yaml", "--set", "checkpoint.path=out", "--dump-config", "--fresh"}).out ==
                   dumped.out,
               begun == std::string("fp32"));
-    const Outcome going_on = strata(train("run.yaml", both));
+    const Outcome going_on = strata(verbose(train("run.yaml", both)));
     EXPECT_EQ(going_on.status, 0) << going_on.err;
     EXPECT_THAT(going_on.err, HasSubstr(std::string("precision ") + begun +
                                         ", which train.precision auto chose: the run resumes from "
@@ -123,7 +127,7 @@ TEST_F(AutomaticPrecision, IsDumpedAsWhatItBecame) {
 
 TEST_F(AutomaticPrecision, IsBf16OnAnyCpuWhereAnotherKeyNeedsIt) {
   cap("avx2");
-  const Outcome outcome = strata(train("run.yaml", {"optimizer.master=split"}));
+  const Outcome outcome = strata(verbose(train("run.yaml", {"optimizer.master=split"})));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("precision bf16, which train.precision auto chose: optimizer.master"));
 }
@@ -164,7 +168,7 @@ TEST_F(AutomaticPrecision, ThatIsTooLargeForTheBudgetNamesBf16) {
 }
 
 TEST_F(AutomaticPrecision, OfRanksOnDifferentCpusIsOneThatSuitsAll) {
-  Arguments first = train("run.yaml", {"train.microbatch=1", "train.threads=1"});
+  Arguments first = verbose(train("run.yaml", {"train.microbatch=1", "train.threads=1"}));
   const Arguments second = first;
   first.insert(first.end(), {"--json", "report.json"});
   const auto trained = [&](const Arguments& targets) {

@@ -202,6 +202,16 @@ TEST_F(RunsOnATerminal, FitANarrowOne) {
   }
 }
 
+/// Its line would be cut at the end, where the time left stands.
+TEST_F(RunsOnATerminal, ShowWhatMattersInEightyColumns) {
+  OnTerminal run(path("."), long_run(), 80);
+  ASSERT_TRUE(run.shows(" left")) << run.screen();
+  for (const std::string text : {"loss ", " tok/s", "device ", "host "})
+    EXPECT_NE(run.screen().find(text), std::string::npos) << text << "\n" << run.screen();
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait(), 1);
+}
+
 TEST_F(RunsOnATerminal, LeaveItAsItWasHoweverTheyEnd) {
   for (const int signal : {SIGQUIT, SIGABRT}) {
     OnTerminal run(path("."), long_run());

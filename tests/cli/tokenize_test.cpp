@@ -11,6 +11,8 @@
 namespace strata::test {
 namespace {
 
+using ::testing::HasSubstr;
+
 class TokenizeCommands : public Workspace {
  protected:
   TokenizeCommands() {
@@ -196,6 +198,35 @@ TEST_F(TokenizeCommands, AreNotNeededForConversations) {
   write("model/chat_template.jinja", "{% for m in messages %}\n{{ nothing.at.all }}{% endfor %}");
   expect_sentence(strata(train("run.yaml", arguments)), 2,
                   {"talks.jsonl:1: ", "chat_template.jinja: line 2: "});
+}
+
+TEST_F(TokenizeCommands, ShowWhatOfASampleIsTrainedOn) {
+  write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  write("pairs.jsonl", R"({"prompt": "What is the sky?", "completion": " It is green."})"
+                       "\n"
+                       R"({"prompt": "And the sea?", "completion": " It is red."})"
+                       "\n");
+  const auto shown = [&](const Arguments& overrides) {
+    Arguments arguments = {"tokenize", "--show", "1", "run.yaml"};
+    for (const std::string& given : overrides) arguments.insert(arguments.end(), {"--set", given});
+    return strata(arguments);
+  };
+  const Arguments pairs = {
+      "data.path=pairs.jsonl", "data.tokenizer=auto",        "data.tokenizer_path=model",
+      "data.cache=cache",      "data.validation_fraction=0", "data.sequence_length=48",
+      "data.packing=whole",    "data.shuffle=false",         "model.config.vocab_size=400"};
+  const Outcome sample = shown(pairs);
+  EXPECT_EQ(sample.status, 0) << sample.err;
+  EXPECT_THAT(sample.out, HasSubstr("data     1 file: 2 prompts with completions, "));
+  EXPECT_THAT(sample.out, HasSubstr("  -     8  \"What is the sky?\"\n"
+                                    "  +     9  \" It is green.<|endoftext|>\"\n"
+                                    "  next document\n"
+                                    "  -     6  \"And the sea?\"\n"));
+  const Outcome text = shown({});
+  EXPECT_THAT(text.out, HasSubstr("sample 1: 25 tokens, 24 trained on (+), 1 not (-)\n  -     1  \""));
+  EXPECT_EQ(text.out, shown({}).out);
+  expect_sentence(strata({"tokenize", "--show", "1", "run.yaml", "more"}), 2, {"--show: takes one run file"});
+  expect_sentence(strata({"tokenize", "model"}), 2, {"tokenize: give a tokenizer, the prefix", "--show N"});
 }
 
 TEST_F(TokenizeCommands, AreNotNeededOnRanks) {

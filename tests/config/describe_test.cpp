@@ -42,6 +42,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.recompute", "none"},
     {"train.freeze", "[\"*.mlp.*\", \"model.embed_tokens.*\"]"},
     {"train.dropout", "true"},
+    {"train.epochs", "2.5"},
     {"train.validate_every", "11"},
     {"train.validation_batches", "12"},
     {"train.threads", "3"},
@@ -165,9 +166,9 @@ TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
 TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
-    // Not with model.architecture, with data.path, with token ids, with a pipeline, with optimizer.betas,
-    // with train.freeze, and with train.precision fp16, which train.loss_scale needs.
-    if (path != "model.path" && path != "data.sources" && path != "data.fields" &&
+    // Not with train.steps, with model.architecture, with data.path, with token ids, with a pipeline, with
+    // optimizer.betas, with train.freeze, and with train.precision fp16, which train.loss_scale needs.
+    if (path != "train.epochs" && path != "model.path" && path != "data.sources" && path != "data.fields" &&
         !path.starts_with("adapter.") && path != "optimizer.type" && path != "optimizer.momentum" &&
         path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype" &&
         path != "memory.trained_as" && path != "memory.frozen_as")
@@ -204,6 +205,7 @@ data:
   packing: none
 train:
   steps: 100
+  # epochs: (not given)
   batch: 8
   microbatch: 1
   precision: auto

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
+#include "engine/config/run_length.h"
 #include "engine/config/run_models.h"
 #include "engine/config/words.h"
 #include "tests/config/support.h"
@@ -219,6 +220,50 @@ TEST(Overrides, ReplaceValuesOfTheFileInOrder) {
   EXPECT_EQ(config.optimizer.warmup, 2);
   EXPECT_THAT(config.data.path, ElementsAre("x", "y"));
   EXPECT_EQ(config.device.h2d_per_second, std::nullopt);
+}
+
+RunConfig::TrainSection length_of(const std::string& train, const std::vector<std::string>& overrides) {
+  return parse_run_config(kMinimal + "train: " + train + "\n", "run.yaml", overrides).train;
+}
+
+TEST(LengthOfARun, IsInStepsOrInEpochsByWhoHasTheLastWord) {
+  EXPECT_EQ(length_of("{epochs: 2.5}", {}).epochs, 2.5);
+  EXPECT_EQ(length_of("{steps: 5}", {"train.epochs=3"}).epochs, 3);
+  const RunConfig::TrainSection in_steps = length_of("{epochs: 3}", {"train.steps=5"});
+  EXPECT_EQ(in_steps.epochs, std::nullopt);
+  EXPECT_EQ(in_steps.steps, 5);
+  EXPECT_EQ(
+      refusal(kMinimal + "train: {steps: 5, epochs: 3}\n"),
+      "run.yaml:3:19: train.epochs: train.steps gives the length of the run, too; take one of them out");
+  EXPECT_THAT(refusal(kMinimal + "train: {epochs: 0}\n"),
+              HasSubstr("train.epochs: must be greater than 0, not 0"));
+}
+
+TEST(LengthOfARun, FollowsFromEpochsOnceTheDataAreRead) {
+  RunConfig config = parse_run_config(kMinimal + "train: {epochs: 1.5, batch: 8}\n", "run.yaml");
+  set_steps_of_epochs(config, 20);
+  EXPECT_EQ(config.train.steps, 4);  // 30 sequences
+  config.train.epochs = 1e-9;
+  set_steps_of_epochs(config, 20);
+  EXPECT_EQ(config.train.steps, 1);
+  config.train.epochs = 1e300;
+  EXPECT_THROW(set_steps_of_epochs(config, 20), ConfigError);
+}
+
+// Invariant (LengthOfARun.*): A run that is made shorter than its warm-up still reaches its learning rate.
+TEST(LengthOfARun, CutsAWarmupThatSomebodyElseHasGiven) {
+  const std::string file = kMinimal + "train: {steps: 200}\noptimizer: {schedule: {warmup: 50}}\n";
+  const RunConfig cut = parse_run_config(file, "run.yaml", {"train.steps=20"});
+  EXPECT_EQ(cut.optimizer.warmup, 2);
+  EXPECT_EQ(cut_warmup_text(cut),
+            "optimizer.schedule.warmup: 50 steps of warm-up are more than the run's 20, so it is cut to 2");
+  const RunConfig whole = parse_run_config(file, "run.yaml", {"train.steps=50"});
+  EXPECT_EQ(whole.optimizer.warmup, 50);
+  EXPECT_EQ(cut_warmup_text(whole), "");
+  RunConfig in_epochs = parse_run_config(file, "run.yaml", {"train.epochs=1"});
+  EXPECT_EQ(in_epochs.optimizer.warmup, 50);
+  set_steps_of_epochs(in_epochs, 8 * 30);
+  EXPECT_EQ(in_epochs.optimizer.warmup, 3);
 }
 
 TEST(Overrides, ReachIntoTheFreeModelConfig) {
@@ -478,8 +523,9 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
   EXPECT_THAT(refusal("model: {path: {a: 1}}\n"), HasSubstr("model.path: expected text, found a map"));
   EXPECT_THAT(refusal("data: {path: [[a]]}\n"), HasSubstr("expected text, found a list"));
   EXPECT_THAT(refusal("model: {config: 3}\n"), HasSubstr("expected a map, found '3'"));
-  EXPECT_THAT(refusal(kMinimal + "train: fast\n"),
-              AllOf(StartsWith("run.yaml:3:1: train: expected a map of keys ("), HasSubstr("steps, batch")));
+  EXPECT_THAT(
+      refusal(kMinimal + "train: fast\n"),
+      AllOf(StartsWith("run.yaml:3:1: train: expected a map of keys ("), HasSubstr("steps, epochs, batch")));
 }
 
 // Invariant (ImpossibleValues.*): Bad input gets a sentence.
@@ -502,7 +548,8 @@ TEST(ImpossibleValues, AreRefusedAtTheirKey) {
 }
 
 TEST(ImpossibleCombinations, PointAtTheKeyThatIsGiven) {
-  EXPECT_EQ(refusal(kMinimal + "train: {steps: 10}\noptimizer: {schedule: {warmup: 11}}\n"),
+  const std::string short_run = kMinimal + "train: {steps: 10}\noptimizer: {schedule: {warmup: 11}}\n";
+  EXPECT_EQ(refusal(short_run),
             "run.yaml:4:24: optimizer.schedule.warmup: 11 steps of warm-up are more than the run's 10 "
             "(train.steps)");
   EXPECT_THAT(refusal(kMinimal + "train: {microbatch: 3}\n"),

@@ -78,6 +78,23 @@ TEST_F(ProgressWithoutTerminal, NeverShowsMoreThanTheWholeMachine) {
   EXPECT_EQ(shown, 200);
 }
 
+TEST(LineOfParts, LosesTheLeastImportantWhereItIsNarrow) {
+  const std::vector<LinePart> parts = {
+      {"step 1/2"}, {"norm 8.62", 2}, {"100 tokens/s", 0, "100 tok/s"}, {"host 1 MiB", 1}, {"3s left"}};
+  EXPECT_EQ(fitted(parts, kAllColumns), "step 1/2  norm 8.62  100 tokens/s  host 1 MiB  3s left");
+  EXPECT_EQ(fitted(parts, 53), "step 1/2  norm 8.62  100 tok/s  host 1 MiB  3s left");
+  EXPECT_EQ(fitted(parts, 45), "step 1/2  100 tok/s  host 1 MiB  3s left");
+  EXPECT_EQ(fitted(parts, 30), "step 1/2  100 tok/s  3s left");
+  EXPECT_EQ(fitted(parts, 3), "step 1/2  100 tok/s  3s left");
+}
+
+TEST(LineOfParts, HasShortBytes) {
+  EXPECT_EQ(short_bytes(0), "0B");
+  EXPECT_EQ(short_bytes(1000), "0.977K");
+  EXPECT_EQ(short_bytes(23'896'064), "22.8M");
+  EXPECT_EQ(short_bytes(76 * GiB), "76G");
+}
+
 TEST_F(ProgressWithoutTerminal, FloodsNoLog) {
   EXPECT_EQ(lines_of_steps(std::vector<double>(1000, 0.001)).size(), 2U);
 }
