@@ -16,9 +16,9 @@ const std::vector<std::string>& keys_of_one_host() {
 }
 
 const std::vector<std::string>& paths_on_one_host() {
-  static const std::vector<std::string> keys = {"model.path",          "data.path",        "data.sources",
-                                                "data.validation",     "memory.nvme.path", "checkpoint.path",
-                                                "device.product_table"};
+  static const std::vector<std::string> keys = {
+      "model.path", "data.path",    "data.sources",     "data.validation", "data.tokenizer_path",
+      "data.cache", "adapter.path", "memory.nvme.path", "checkpoint.path", "device.product_table"};
   return keys;
 }
 

@@ -121,7 +121,8 @@ std::string dumped_models(const std::vector<NamedRun>& models) {
 std::string help_config() {
   std::string text =
       "The run file is YAML. Every key can be overridden on the command line: --set optimizer.lr=1e-4.\n"
-      "Relative paths start at the current directory.\n" +
+      "Relative paths start at the current directory. A path may begin with ~/, and may have ${NAME} for a\n"
+      "variable of the environment, ${RUN_FILE_DIR} for the folder of the run file, and $$ for a $.\n" +
       described_sections(config_sections(), config_keys());
   for (const RunKey& key : run_keys()) {
     if (key.path.find('.') == std::string::npos) text += "\n" + described_key(key, "");

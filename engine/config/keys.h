@@ -26,8 +26,8 @@ struct KeyOf {
   std::string doc;   ///< one or more sentences
   /// What the reference says of a key whose default depends on the run file, such as "default out/NAME".
   std::string default_words = {};
-  /// Reads the node into the field; throws value::WrongValue.
-  std::function<void(C&, const YAML::Node&)> set;
+  /// Reads the node, of a run file in that folder, into the field; throws value::WrongValue.
+  std::function<void(C&, const YAML::Node&, const std::string& run_file_folder)> set;
   /// The value as YAML flow text; empty if it counts as not given.
   std::function<std::string(const C&)> get;
   /// What is wrong with the value, alone or beside others: a sentence without the key. Empty: nothing.

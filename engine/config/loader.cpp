@@ -45,8 +45,8 @@ void set_at(const std::string& place, const std::string& key, const Setter& sett
 
 }  // namespace
 
-Layer override_layer(const std::string& text) {
-  const Source source{"--set " + text, true};
+Layer override_layer(const std::string& text, const std::string& run_file_folder) {
+  const Source source{"--set " + text, true, run_file_folder};
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) fail(source.name, "expected section.key=value");
   return {Origin::command, source, text.substr(0, equals), parse_yaml(text.substr(equals + 1), source).root,
@@ -63,7 +63,7 @@ void Loader::apply(const std::string& path, const YAML::Node& node, const YAML::
   const std::string place = layer.source.place(mark);
   constexpr std::string_view kModelConfig = "model.config";
   if (const Key* key = find_path(config_keys(), path)) {
-    set(*key, path, place, layer, [&](RunConfig& config) { key->set(config, node); });
+    set(*key, path, place, layer, [&](RunConfig& config) { key->set(config, node, layer.source.folder); });
   } else if (const RunKey* run_key = find_path(run_keys(), path)) {
     apply_to_run(*run_key, node, place, layer);
   } else if (is_section(path)) {
@@ -104,7 +104,7 @@ void Loader::apply_to_run(const RunKey& key, const YAML::Node& node, const std::
     fail(place, fmt::format("{}: a run file that another one names has one model", key.path));
   if (layer.origin != Origin::run && layer.origin != Origin::command)
     fail(place, fmt::format("{0} is the run's: give it beside models or sweep, not in one", key.path));
-  set_at(place, key.path, [&] { key.set(sections_, node); });
+  set_at(place, key.path, [&] { key.set(sections_, node, layer.source.folder); });
   given_to_run_.push_back({key.path, place, layer.source});
 }
 

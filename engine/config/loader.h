@@ -31,8 +31,9 @@ struct Layer {
   std::vector<std::string> beside = {};  ///< words among the keys at the top that are none
 };
 
-/// Throws ConfigError if the text is not section.key=value with a YAML value.
-Layer override_layer(const std::string& text);
+/// A --set for a run file in `run_file_folder`. Throws ConfigError if the text is not section.key=value with
+/// a YAML value.
+Layer override_layer(const std::string& text, const std::string& run_file_folder);
 
 /// A key of a model that was given, in the words of who gave it.
 struct Given {

@@ -16,7 +16,7 @@ RunKey key_of_nodes(const std::string& path, const std::string& type, const std:
   key.path = path;
   key.type = type;
   key.doc = doc;
-  key.set = set;
+  key.set = [set](RunSections& sections, const YAML::Node& node, const std::string&) { set(sections, node); };
   key.get = [](const RunSections&) { return ""; };
   key.check = [](const RunSections&) { return ""; };
   return key;

@@ -10,7 +10,9 @@
 #include "engine/config/loaded_model.h"
 #include "engine/config/loader.h"
 #include "engine/config/model_names.h"
+#include "engine/config/path_text.h"
 #include "engine/config/sweep.h"
+#include "engine/config/value.h"
 
 namespace strata {
 namespace {
@@ -25,6 +27,10 @@ struct Entry {
 
 /// Bounds what a small file makes of itself, as 1000 models with a large model.config each.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
+
+Source source_of_file(const std::string& path) {
+  return {path, false, folder_of_run_file(path)};
+}
 
 std::size_t text_bytes(const RunConfig& config) {
   std::size_t bytes = 0;
@@ -116,7 +122,8 @@ class Models {
     const std::string place = source.place(node.Mark());
     if (!node.IsMap() && !(node.IsScalar() && !node.Scalar().empty()))
       fail(place, "models: expected a run file or a map of keys, as {train: {seed: 2}}");
-    const std::optional<std::string> run = node.IsMap() ? word_of(node, "run", source) : node.Scalar();
+    std::optional<std::string> run = node.IsMap() ? word_of(node, "run", source) : node.Scalar();
+    if (run) run = path_of(*run, source, place);
     std::optional<std::string> name;
     if (node.IsMap()) name = word_of(node, "name", source);
     if (const std::string problem = name ? check_name(*name) : ""; !problem.empty())
@@ -145,6 +152,15 @@ class Models {
     return std::nullopt;
   }
 
+  /// The run file that an entry names.
+  static std::string path_of(const std::string& text, const Source& source, const std::string& place) {
+    try {
+      return read_path(text, source.folder);
+    } catch (const value::WrongValue& error) {
+      fail(place, fmt::format("models: {}", error.what()));
+    }
+  }
+
   Layer layer_of_file(const std::string& path, const std::string& place) {
     std::string text;
     try {
@@ -152,7 +168,7 @@ class Models {
     } catch (const ConfigError& error) {
       fail(place, error.what());
     }
-    const Source source{path};
+    const Source source = source_of_file(path);
     const Document document = parse_yaml(text, source);
     count_bytes(text.size() + static_cast<std::size_t>(document.values));
     return {Origin::file, source, "", document.root, document.root.Mark()};
@@ -221,7 +237,7 @@ RunModels run_of_one(Loader run) {
 RunModels parse_run_models(std::string_view text, const std::string& name,
                            const std::vector<std::string>& overrides, std::int64_t ranks,
                            const ReadRunFile& read) {
-  const Source source{name};
+  const Source source = source_of_file(name);
   const YAML::Node root = parse_yaml(std::string(text), source).root;
   const Layer file{Origin::run, source, "", root, root.Mark()};
   Loader run(name, ranks);
@@ -229,7 +245,7 @@ RunModels parse_run_models(std::string_view text, const std::string& name,
   std::vector<Layer> commands;
   commands.reserve(overrides.size());
   for (const std::string& text_of_override : overrides)
-    run.apply(commands.emplace_back(override_layer(text_of_override)));
+    run.apply(commands.emplace_back(override_layer(text_of_override, source.folder)));
   if (run.find("checkpoint.path") == nullptr) run.config().checkpoint.path = default_checkpoint_folder(name);
   if (run.find_of_run("models") == nullptr && run.find_of_run("sweep") == nullptr)
     return run_of_one(std::move(run));

@@ -54,7 +54,13 @@ class SectionKeys {
     key.type = Kind::type();
     key.unit = unit;
     key.doc = doc;
-    key.set = [=](C& config, const YAML::Node& node) { (config.*section).*member = Kind::read(node); };
+    key.set = [=](C& config, const YAML::Node& node, [[maybe_unused]] const std::string& run_file_folder) {
+      if constexpr (std::is_invocable_v<decltype(&Kind::read), const YAML::Node&, const std::string&>) {
+        (config.*section).*member = Kind::read(node, run_file_folder);
+      } else {
+        (config.*section).*member = Kind::read(node);
+      }
+    };
     key.get = [=](const C& config) -> std::string {
       const M& field = (config.*section).*member;
       if constexpr (std::is_invocable_v<decltype(&Kind::write), const M&>) {

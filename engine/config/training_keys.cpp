@@ -98,7 +98,7 @@ void add_data(std::vector<Key>& keys) {
   using S = RunConfig::DataSection;
   SectionKeys<S> section(keys, "data", &RunConfig::data);
   require(
-      section.add<PathList>(
+      section.add<FilePatterns>(
           "path", &S::path, "",
           "Files to train on: names or patterns (*, ?, [a-z], and ** for any depth of folders). They are "
           "read in the order of their names. With tokenizer none they are .bin files of token ids (nanoGPT, "
@@ -115,9 +115,10 @@ void add_data(std::vector<Key>& keys) {
       "In place of data.path: several sources, each with a path and a weight (1 if left out): [{path: "
       "'web/*.txt', weight: 0.7}, {path: 'code/*.txt', weight: 0.3}]. Every stretch of the run takes samples "
       "of each source in proportion to its weight, to a millionth. Each source has its own epochs.");
-  section.add<PathList>("validation", &S::validation, "",
-                        "Held-out files, as in data.path. A file that both name is not trained on. Left out: "
-                        "the last data.validation_fraction of data.path, or of each source, is held out.");
+  section.add<FilePatterns>(
+      "validation", &S::validation, "",
+      "Held-out files, as in data.path. A file that both name is not trained on. Left out: "
+      "the last data.validation_fraction of data.path, or of each source, is held out.");
   section.add<Number>("validation_fraction", &S::validation_fraction, "",
                       "The part of data.path, or of each source, that is held out if data.validation is not "
                       "given. It is at least one sequence, unless it is 0.",

@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <set>
+
+#include "engine/config/path_text.h"
 
 namespace strata::value {
 namespace {
@@ -106,7 +107,7 @@ TensorGroup read_group(const YAML::Node& node) {
   return group;
 }
 
-DataSource read_source(const YAML::Node& node) {
+DataSource read_source(const YAML::Node& node, const std::string& run_file_folder) {
   if (!node.IsMap()) refuse(node, "a map such as {path: 'code/*.txt', weight: 0.3}");
   DataSource source;
   std::set<std::string> seen;
@@ -115,7 +116,7 @@ DataSource read_source(const YAML::Node& node) {
     if (!seen.insert(key).second) throw WrongValue(fmt::format("its key '{}' is given twice", key));
     read_within(key, [&] {
       if (key == "path") {
-        source.path = PathList::read(entry.second);
+        source.path = FilePatterns::read(entry.second, run_file_folder);
       } else if (key == "weight") {
         source.weight = Number::read(entry.second);
         if (source.weight <= 0)
@@ -127,14 +128,6 @@ DataSource read_source(const YAML::Node& node) {
   }
   if (source.path.empty()) throw WrongValue("names no files; add them, as path: 'code/*.txt'");
   return source;
-}
-
-/// As a shell reads it: run files are written by people, and no shell sees what is in them.
-std::string with_home(const std::string& path) {
-  if (path != "~" && !path.starts_with("~/")) return path;
-  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): nobody sets it
-  if (home == nullptr) throw WrongValue("begins with ~, and HOME is not set: write the whole path");
-  return home + path.substr(1);
 }
 
 nlohmann::json scalar_to_json(const YAML::Node& node) {
@@ -265,17 +258,21 @@ std::string Text::write(const std::string& value) {
   return value.empty() ? "" : quoted(value);
 }
 
-std::string Path::read(const YAML::Node& node) {
-  return with_home(Text::read(node));
+std::string Path::read(const YAML::Node& node, const std::string& run_file_folder) {
+  return read_path(Text::read(node), run_file_folder);
 }
 
-std::string FolderOrNone::read(const YAML::Node& node) {
-  const std::string text = Path::read(node);
+std::string Path::write(const std::string& value) {
+  return Text::write(write_path(value));
+}
+
+std::string FolderOrNone::read(const YAML::Node& node, const std::string& run_file_folder) {
+  const std::string text = Path::read(node, run_file_folder);
   return text == "none" ? "" : text;
 }
 
 std::string FolderOrNone::write(const std::string& value) {
-  return value.empty() ? "none" : quoted(value);
+  return value.empty() ? "none" : Path::write(value);
 }
 
 std::vector<std::string> TextList::read(const YAML::Node& node) {
@@ -294,10 +291,23 @@ std::string TextList::write(const std::vector<std::string>& value) {
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
 
-std::vector<std::string> PathList::read(const YAML::Node& node) {
+std::vector<std::string> PathList::read(const YAML::Node& node, const std::string& run_file_folder) {
   std::vector<std::string> paths = TextList::read(node);
-  for (std::string& path : paths) path = with_home(path);
+  for (std::string& path : paths) path = read_path(path, run_file_folder);
   return paths;
+}
+
+std::string PathList::write(const std::vector<std::string>& value) {
+  std::vector<std::string> texts;
+  texts.reserve(value.size());
+  for (const std::string& path : value) texts.push_back(write_path(path));
+  return TextList::write(texts);
+}
+
+std::vector<std::string> FilePatterns::read(const YAML::Node& node, const std::string& run_file_folder) {
+  std::vector<std::string> patterns = TextList::read(node);
+  for (std::string& pattern : patterns) pattern = read_path(pattern, run_file_folder, PathForm::pattern);
+  return patterns;
 }
 
 std::vector<std::string> PatternList::read(const YAML::Node& node) {
@@ -331,12 +341,12 @@ std::string TensorGroups::write(const std::vector<TensorGroup>& value) {
   return fmt::format("[{}]", fmt::join(groups, ", "));
 }
 
-std::vector<DataSource> DataSources::read(const YAML::Node& node) {
+std::vector<DataSource> DataSources::read(const YAML::Node& node, const std::string& run_file_folder) {
   if (!node.IsSequence()) refuse(node, "a list such as [{path: 'code/*.txt', weight: 0.3}]");
   std::vector<DataSource> sources;
   for (const YAML::Node& item : node) {
-    sources.push_back(
-        read_within(fmt::format("source {}", sources.size() + 1), [&] { return read_source(item); }));
+    sources.push_back(read_within(fmt::format("source {}", sources.size() + 1),
+                                  [&] { return read_source(item, run_file_folder); }));
   }
   return sources;
 }
@@ -346,7 +356,7 @@ std::string DataSources::write(const std::vector<DataSource>& value) {
   std::vector<std::string> sources;
   sources.reserve(value.size());
   for (const auto& [path, weight] : value)
-    sources.push_back(fmt::format("{{\"path\": {}, \"weight\": {}}}", TextList::write(path), weight));
+    sources.push_back(fmt::format("{{\"path\": {}, \"weight\": {}}}", FilePatterns::write(path), weight));
   return fmt::format("[{}]", fmt::join(sources, ", "));
 }
 

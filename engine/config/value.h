@@ -110,17 +110,18 @@ struct Text {
   static std::string write(const std::string& value);
 };
 
-/// A file or a folder; not given if empty. "~/" is the user's home.
+/// A file or a folder; not given if empty. As all kinds of paths it is read by the rules of path_text.h, for
+/// which read() takes the folder of the run file.
 struct Path {
-  static std::string type() { return Text::type(); }
-  static std::string read(const YAML::Node& node);
-  static std::string write(const std::string& value) { return Text::write(value); }
+  static std::string type() { return "path"; }
+  static std::string read(const YAML::Node& node, const std::string& run_file_folder);
+  static std::string write(const std::string& value);
 };
 
 /// A folder's Path, or the word none, which reads as nothing.
 struct FolderOrNone {
-  static std::string type() { return "text or none"; }
-  static std::string read(const YAML::Node& node);
+  static std::string type() { return "path or none"; }
+  static std::string read(const YAML::Node& node, const std::string& run_file_folder);
   static std::string write(const std::string& value);
 };
 
@@ -133,9 +134,16 @@ struct TextList {
 
 /// One Path or a list of them; not given if empty.
 struct PathList {
-  static std::string type() { return TextList::type(); }
-  static std::vector<std::string> read(const YAML::Node& node);
-  static std::string write(const std::vector<std::string>& value) { return TextList::write(value); }
+  static std::string type() { return "path or list of paths"; }
+  static std::vector<std::string> read(const YAML::Node& node, const std::string& run_file_folder);
+  static std::string write(const std::vector<std::string>& value);
+};
+
+/// As a PathList, of patterns for names of files.
+struct FilePatterns {
+  static std::string type() { return PathList::type(); }
+  static std::vector<std::string> read(const YAML::Node& node, const std::string& run_file_folder);
+  static std::string write(const std::vector<std::string>& value) { return PathList::write(value); }
 };
 
 /// Patterns of tensors' names, as a TextList.
@@ -155,7 +163,7 @@ struct TensorGroups {
 /// [{path: 'code/*.txt', weight: 0.3}, …]; not given if empty.
 struct DataSources {
   static std::string type() { return "list of maps"; }
-  static std::vector<DataSource> read(const YAML::Node& node);
+  static std::vector<DataSource> read(const YAML::Node& node, const std::string& run_file_folder);
   static std::string write(const std::vector<DataSource>& value);
 };
 

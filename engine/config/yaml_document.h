@@ -16,6 +16,7 @@ constexpr std::size_t kMaxRunFileBytes = std::size_t{4} << 20;
 struct Source {
   std::string name;
   bool is_override = false;
+  std::string folder = {};  ///< of the run file, absolute
 
   /// "run.yaml:3:5", or the --set.
   std::string place(const YAML::Mark& mark) const;

@@ -48,6 +48,24 @@ TEST_F(DefaultFolder, HasTheModelThatARunWithoutAPathHasTrained) {
   EXPECT_EQ(moved.status, 0) << "a run file and its folder move together\n" << moved.err;
 }
 
+/// The run, its dump and its resume may each start in a folder of their own.
+TEST_F(DefaultFolder, IsNotNeededByARunFileWhosePathsBeginBesideIt) {
+  const std::string runs = path("mine [1]"), elsewhere = path("elsewhere");
+  for (const std::string& folder : {runs, elsewhere}) fs::create_directory(folder);
+  fs::copy(path("corpus.txt"), runs + "/a.txt");
+  const Arguments beside = {"data.path=${RUN_FILE_DIR}/*.txt", "checkpoint.path=${RUN_FILE_DIR}/out"};
+  write("mine [1]/run.yaml", run_file());
+  Arguments dump = train("mine [1]/run.yaml", beside);
+  dump.emplace_back("--dump-config");
+  write("elsewhere/dump.yaml", strata(dump).out);
+  EXPECT_EQ(strata(train("dump.yaml", {"train.steps=2"}), {.folder = elsewhere}).status, 0);
+  EXPECT_TRUE(has_checkpoint("mine [1]/out/step-00000002"));
+  const Outcome resumed = strata(train("../mine [1]/run.yaml", beside), {.folder = elsewhere});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("resuming from " + runs + "/out/step-00000002"));
+  EXPECT_TRUE(has_checkpoint("mine [1]/out/step-00000006"));
+}
+
 TEST_F(DefaultFolder, IsRefusedToAnotherRunFileUntilThatBeginsAnew) {
   ASSERT_EQ(strata(train("mine/run.yaml")).status, 0);
   const std::string mine = path("mine/run.yaml"), other = path("other/run.yaml");

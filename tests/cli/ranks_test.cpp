@@ -187,6 +187,16 @@ TEST_F(RanksOfProcesses, OfHostsWithOtherProfilesTrainAsEqualOnesDo) {
   EXPECT_EQ(result_of(cores, link), equal);
 }
 
+/// mpirun gives each process a number in its environment, as a cluster gives each node a folder of its own.
+TEST_F(RanksOfProcesses, HaveDrivesThatTheirOwnEnvironmentNames) {
+  for (const char* drive : {"drive-0", "drive-1"}) std::filesystem::create_directory(path(drive));
+  const Outcome outcome = strata_on_ranks(
+      2, run({"train.steps=1", "memory.nvme.path=${RUN_FILE_DIR}/drive-${OMPI_COMM_WORLD_RANK}",
+              "memory.placement.optimizer_state=nvme"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("state hash "));
+}
+
 TEST_F(RanksOfProcesses, WithUnevenSharesOfCoresAndBudgetsPlanForThePoorest) {
   const auto rank = [](const std::string& threads, const std::string& device) {
     return run({"train.threads=" + threads, "memory.device=" + device, "device.link.h2d=4GB/s",

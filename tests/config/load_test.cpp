@@ -23,20 +23,11 @@ namespace strata {
 namespace {
 
 using test::kMinimal;
+using test::refusal;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-/// The sentence that the file (and the overrides) are refused with.
-std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse_run_config(text, "run.yaml", overrides);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(LoadRunConfig, ReadsTheRunFileOfTheDocumentation) {
   const RunConfig config = parse_run_config(R"(
