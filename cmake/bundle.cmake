@@ -62,7 +62,12 @@ install(DIRECTORY bench/runs DESTINATION bench ${bundled})
 install(DIRECTORY tests/parity/goldens DESTINATION tests/parity ${bundled})
 install(FILES tests/layouts/pairs.txt DESTINATION tests/layouts ${bundled})
 install(DIRECTORY examples docs DESTINATION . ${bundled})
-install(FILES README.md DESTINATION . ${bundled})
+# Pages link to these.
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md DESTINATION . ${bundled})
+install(FILES engine/profile/page/d3-licence.txt DESTINATION engine/profile/page ${bundled})
+install(FILES tests/parity/README.md DESTINATION tests/parity ${bundled})
+install(DIRECTORY bench/history DESTINATION bench ${bundled}
+        PATTERN first EXCLUDE PATTERN second EXCLUDE PATTERN "*-logs-*.tar.gz" EXCLUDE)
 
 add_custom_target(bundle
   COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/bundle.sh ${CMAKE_COMMAND} ${CMAKE_BINARY_DIR} ${PROJECT_VERSION}

@@ -43,19 +43,23 @@ forget_paths() {
   rm "$build/bundle/forget_paths.cmake"
 }
 
-# The licences of the libraries, as Debian's packages have them, and of what the programs have compiled in.
+# The licences of the shared libraries, of what starts ranks, of xz, and of what the programs have compiled in.
 copy_licences() {
-  local file package
-  mkdir -p "$stage/licences"
-  {
-    printf '%s\n' nlohmann-json3-dev libcli11-dev libxxhash-dev libgtest-dev openmpi-bin libpmix2 libmunge2 xz-utils liblzma5
-    for file in "$stage"/lib/*.so*; do
-      [ -L "$file" ] || dpkg-query -S "*-linux-gnu/$(basename "$file")" 2>/dev/null | head -n 1 | cut -d : -f 1 || true
-    done
-  } | while read -r package; do
-    file=/usr/share/doc/$package/copyright
-    [ ! -f "$file" ] || cp "$file" "$stage/licences/$package"
-  done
+  local programs=("$stage"/bin/*)
+  python3 -B "$source/cmake/third_party.py" licences "$stage/licences" --build "$build" --targets "${programs[@]##*/}" \
+    --copies "$stage/lib" "$stage/xz" --files "$(command -v mpirun)" /usr/share/openmpi/*.txt "$(command -v xz)"
+}
+
+# Every file that a page of the bundle links to is in the bundle.
+check_links() {
+  local page link dead=0
+  while IFS=: read -r page link; do
+    if [ ! -e "$stage/$(dirname "$page")/${link%%#*}" ]; then
+      printf '%s links to %s, which is not in the bundle\n' "$page" "$link" >&2
+      dead=1
+    fi
+  done < <(cd "$stage" && grep -rHoP --include='*.md' '\]\(\K(?![a-z]+:|#)[^)\s]+' .)
+  return "$dead"
 }
 
 # Every library that a program of the bundle finds lies in the bundle, or belongs to glibc or CUDA.
@@ -88,6 +92,7 @@ copy_xz
 forget_paths
 copy_licences
 check_libraries
+check_links
 if [ "${4-}" = --try ]; then
   PART_SECONDS=25 "$stage/bench/gpu.sh" --dry ranks
   rm -rf "$build/bundle"
@@ -96,8 +101,9 @@ fi
 for program in "$build"/bundled/*; do  # with kernels for every GPU
   [ ! -x "$program" ] || strip -o "$stage/bin/$(basename "$program")" "$program"
 done
-pack "$stage" bin lib launcher share licences docs examples tests | xz --x86 --lzma2=preset=9e,dict="$window" >"$build/bundle/programs.tar.xz"
-(cd "$stage" && rm -r bin lib launcher share licences docs examples tests)
+packed=(bin lib launcher share licences docs examples tests)
+pack "$stage" "${packed[@]}" | xz --x86 --lzma2=preset=9e,dict="$window" >"$build/bundle/programs.tar.xz"
+(cd "$stage" && rm -r "${packed[@]}")
 mv "$build/bundle/programs.tar.xz" "$stage/"
 pack "$build/bundle" "$name" >"$archive"
 rm -rf "$build/bundle"

@@ -71,7 +71,7 @@ install_packages() { # LIST...
 fetch_cudnn_frontend() {
   local version=1.32.0 sha256=c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0
   local folder=$root/.deps/cudnn-frontend download status=0
-  [ ! -d "$folder/include" ] || return 0
+  [ ! -f "$folder/LICENSE" ] || return 0
   has_cuda_toolkit || return 0
   download=$(mktemp -d)
   {
@@ -79,7 +79,8 @@ fetch_cudnn_frontend() {
       --platform manylinux_2_28_x86_64 --dest "$download" "nvidia-cudnn-frontend==$version" &&
       echo "$sha256 $(echo "$download"/*.whl)" | sha256sum --check &&
       python3 -m zipfile -e "$download"/*.whl "$download" &&
-      mkdir -p "$folder" && mv "$download/include" "$folder/"
+      rm -rf "$folder" && mkdir -p "$folder" && mv "$download/include" "$folder/" &&
+      cat "$download"/*.dist-info/licenses/* >"$folder/LICENSE"
   } >"$download/log" 2>&1 || status=$?
   [ "$status" -eq 0 ] || say "Without cuDNN's frontend, attention on CUDA is slower: $(tail -n 1 "$download/log")"
   rm -rf "$download"
