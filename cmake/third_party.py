@@ -76,11 +76,13 @@ def foreign(file):
 
 def loaded(program):
     """The shared libraries that the loader finds for a program."""
-    answer = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    missing = [name for name in re.findall(r"(\S+) => not found", answer) if not foreign("/" + name)]
+    answer = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise Missing(f"{program} is no program that loads libraries: {answer.stderr.strip()}")
+    missing = [name for name in re.findall(r"(\S+) => not found", answer.stdout) if not foreign("/" + name)]
     if missing:
         raise Missing(f"{program} needs {', '.join(missing)}, which the loader does not find here")
-    return re.findall(r"=> (/\S+)", answer)
+    return re.findall(r"=> (/\S+)", answer.stdout)
 
 
 def built_in(build, targets):

@@ -77,6 +77,8 @@ def test_packages_that_a_program_loads_are_named():
     assert status == 0, said
     assert {"libc6", "libdnnl2", "libhwloc15", "libopenmpi3", "libyaml-cpp0.7"} <= set(said.split()), said
     assert not any(name.endswith("-dev") for name in said.split()), said
+    status, said = third("packages", "/planted")
+    assert status == 1 and said.startswith("/planted is no program"), said
 
 
 if __name__ == "__main__":
