@@ -32,12 +32,13 @@ TENSORS = {"layers", "embed_tokens", "norm", "decoder", "safetensors", "rotary_e
 FREE = {"model.config", "data.fields", "data.sources", "optimizer.groups", "sweep", "models"}
 ENDINGS = {"py", "sh", "json", "jsonl", "bin", "idx", "txt", "yaml", "yml", "md", "h", "cpp", "cu", "html", "safetensors", "csv",
            "pftrace", "pickle", "npy", "pt", "toml", "out", "log", "sbatch"}
-# Options of other programs, which pages may name alone: of Slurm, mpirun, GoogleTest and hf.
+# Options of other programs, which pages may name alone: of Slurm, mpirun, GoogleTest, hf and Docker.
 FOREIGN_OPTIONS = {"--account", "--array", "--constraint", "--cpu-bind", "--cpus-per-task", "--dependency", "--distribution", "--error",
                    "--exclusive", "--export", "--gpu-bind", "--gpus-per-node", "--gpus-per-task", "--gres", "--job-name",
                    "--kill-on-bad-exit", "--mem", "--mpi", "--nodes", "--ntasks", "--ntasks-per-node", "--output", "--partition",
                    "--requeue", "--signal", "--time", "--allow-run-as-root", "--bind-to", "--host", "--hostfile", "--map-by", "--mca",
-                   "--oversubscribe", "--prefix", "--report-bindings", "--tag-output", "--gtest_filter", "--local-dir"}
+                   "--oversubscribe", "--prefix", "--report-bindings", "--tag-output", "--gtest_filter", "--local-dir", "--entrypoint", "--gpus",
+                   "--memory", "--security-opt", "--shm-size", "--ulimit"}
 # Files and names of other projects, which pages may name.
 FOREIGN_FILES = {"core/datasets/indexed_dataset.py"}
 FOREIGN_WORDS = set()
