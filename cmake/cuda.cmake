@@ -5,6 +5,11 @@ set(STRATA_CUDA AUTO CACHE STRING
     "The CUDA device: ON, OFF, AUTO: built if a CUDA toolkit is found and no sanitizer is on, or DRIVER: if also an NVIDIA driver is found")
 set_property(CACHE STRATA_CUDA PROPERTY STRINGS AUTO DRIVER ON OFF)
 
+# CMake 3.25, which Debian 12 has, sets a property of this target, but CUDA 13 no longer has the library. Nothing of ours links it.
+if(CMAKE_VERSION VERSION_LESS 3.26)
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
+
 set(STRATA_WITH_CUDA OFF)
 set(STRATA_WITH_CUDNN OFF)
 set(STRATA_WITH_NCCL OFF)
