@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by run.sh and test.sh: installs missing Debian packages and builds the release preset into build/.
+# Sourced by run.sh, test.sh and the Dockerfiles: installs missing Debian packages and builds the release preset into build/.
 # Needs the network only where a package is missing. Says little unless something fails.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
