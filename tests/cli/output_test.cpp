@@ -103,7 +103,7 @@ TEST_F(Output, BeforeTheFirstStepIsShortUnlessAllIsAskedFor) {
                          AllOf(StartsWith("memory   device "), HasSubstr(" of ")),
                          AllOf(StartsWith("step     4 sequences of 24 tokens in microbatches of 2, "),
                                HasSubstr("; predicted "), HasSubstr(" s, limited by ")),
-                         "saves    to out, at the end, every 30 minutes", "start    random weights, seed 1"));
+                         "saves    to out, at the end, every 30 minutes", "start    random weights, seed 3"));
   for (const std::string& line : lines) EXPECT_LE(line.size(), 120U) << line;
   Arguments verbose = plain;
   verbose.insert(verbose.end(), {"--fresh", "--verbose", "--json", "report.json"});
@@ -122,7 +122,7 @@ TEST_F(Output, BeforeTheFirstStepIsShortUnlessAllIsAskedFor) {
 TEST_F(Output, BeforeTheFirstStepOfSeveralModelsIsShort) {
   write("sweep.yaml", run_file() + "sweep: {train.seed: [3, 4]}\n");
   const Outcome run = strata({"train", "sweep.yaml", "--json", "report.json"});
-  const std::vector<std::string> lines = lines_before("train.seed=3: step 1/", run.err);
+  const std::vector<std::string> lines = lines_before("2 models: ", run.err);
   EXPECT_THAT(lines, Contains(StartsWith("models   2, ")));
   EXPECT_THAT(lines, Contains(StartsWith("round    predicted ")));
   EXPECT_LE(lines.size(), 8U) << run.err;
@@ -318,7 +318,9 @@ TEST_F(Output, OfPlanAndTrainSaysWhichTensorsHaveWhichPolicy) {
   Arguments run = train("run.yaml", {"optimizer.groups=[{tensors: '*norm*', lr_factor: 0.5}]"});
   const std::string line =
       "adamw, lr x 0.5, weight decay 0: 0.00 M parameters, model.layers.*.input_layernorm";
-  EXPECT_THAT(strata(run).err, HasSubstr(line));
+  Arguments verbose = run;
+  verbose.emplace_back("--verbose");
+  EXPECT_THAT(strata(verbose).err, HasSubstr(line));
   run.front() = "plan";
   EXPECT_THAT(strata(run).out, HasSubstr(line));
   const nlohmann::json policies = report(run)["policies"];
