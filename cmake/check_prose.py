@@ -11,7 +11,8 @@ Rules:
 1. No sentence has more than 35 words. A colon or a semicolon does not end a sentence; a list item is a sentence of its own.
 2. A page's median is at most 14 words and its 90th percentile at most 25.
 3. The phrases of PHRASES do not occur.
-4. A line of Markdown has at most 120 characters. Tables and the targets of links do not count.
+4. A line of Markdown has at most 120 characters. Tables and the targets of links do not count. A block below the comment
+   <!-- screen: 200x50 --> shows a terminal, and its lines have at most 200.
 5. README.md has at most 120 lines and 9 KiB. A chapter of docs/explanation has at most 12 KiB, but for the list of
    invariants, which is generated.
 
@@ -34,6 +35,7 @@ LONGEST = 35
 MEDIAN = 14
 PERCENTILE_90 = 25
 WIDTH = 120
+SCREEN = re.compile(r"<!-- screen: (\d+)x\d+ -->")
 FEWEST = 10  # sentences that a page has before its median and 90th percentile say something
 
 LARGEST = [  # pattern of pages, lines and KiB
@@ -132,15 +134,18 @@ def count_words(text):
 def markdown_units(text):
     """Units of a page, and (line, characters) of its lines that are too long."""
     units, wide, unit = [], [], None
-    fence, comment = None, False
+    fence, comment, width = None, False, WIDTH
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
-        if len(re.sub(r"\]\([^)]*\)|https?://\S+", "", line)) > WIDTH and not stripped.startswith("|"):
+        if len(re.sub(r"\]\([^)]*\)|https?://\S+", "", line)) > width and not stripped.startswith("|"):
             wide.append((number, len(line)))
         if fence:
             if stripped.startswith(fence) and not stripped.strip(fence[0]):
-                fence = None
+                fence, width = None, WIDTH
             continue
+        screen = SCREEN.fullmatch(stripped)
+        if screen:
+            width = int(screen.group(1))
         if comment or stripped.startswith("<!--"):
             comment = "-->" not in line
             unit = None

@@ -99,6 +99,10 @@ def test_a_phrase_is_found():
 def test_a_wide_line_is_found_but_for_tables_and_targets_of_links():
     has(prose(docs__page_dot_md=FINE * 4), "docs/page.md:1: line of 148 characters")
     has(prose(docs__page_dot_md=f"| {FINE * 4} |\n\n[Page](https://example.org/{'long' * 40}).\n"))
+    screen = f"<!-- screen: 148x24 -->\n```text\n{FINE * 4}\n```\n"
+    has(prose(docs__page_dot_md=screen))
+    has(prose(docs__page_dot_md=f"{screen}\n{FINE * 4}\n"), "docs/page.md:6: line of 148 characters")
+    has(prose(docs__page_dot_md=screen.replace("148x24", "147x24")), "docs/page.md:3: line of 148 characters")
 
 
 def test_a_page_of_long_sentences_is_found():
