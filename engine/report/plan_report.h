@@ -16,8 +16,8 @@ namespace strata {
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates);
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
 
-/// The same in the few lines with which a run begins: the model, of which no rank may have all; and memory
-/// and a step, which is predicted to take `seconds`.
+/// The same in the few lines with which a run begins. The first line needs the whole model, and a rank's part
+/// is not enough. The others have memory and a step, which is predicted to take `seconds`.
 std::string brief_model_text(const Model& whole);
 std::string brief_plan_text(const Plan& plan, double seconds, const MachineRates& rates);
 

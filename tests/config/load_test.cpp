@@ -241,7 +241,8 @@ TEST(LengthOfARun, FollowsFromEpochsOnceTheDataAreRead) {
   EXPECT_THROW(set_steps_of_epochs(config, 20), ConfigError);
 }
 
-// Invariant (LengthOfARun.*): A run that is made shorter than its warm-up still reaches its learning rate.
+// Invariant of numbers (LengthOfARun.*): A run that is made shorter than its warm-up still reaches its
+// learning rate. The warm-up becomes a tenth of the run's steps.
 TEST(LengthOfARun, CutsAWarmupThatSomebodyElseHasGiven) {
   const std::string file = kMinimal + "train: {steps: 200}\noptimizer: {schedule: {warmup: 50}}\n";
   const RunConfig cut = parse_run_config(file, "run.yaml", {"train.steps=20"});
