@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/config/foreign_answers.h"
 #include "engine/config/nearest.h"
 #include "engine/config/run_length.h"
 #include "engine/config/searched_keys.h"
@@ -33,13 +34,13 @@ void set_model_config(nlohmann::json& config, const std::string& path, const YAM
   (*target)[path.substr(begin)] = value::to_json(node);
 }
 
-/// What a setter refuses, with key and place.
+/// What a setter refuses of the node, with key and place.
 template <typename Setter>
-void set_at(const std::string& place, const std::string& key, const Setter& setter) {
+void set_at(const std::string& place, const std::string& key, const YAML::Node& node, const Setter& setter) {
   try {
     setter();
   } catch (const value::WrongValue& error) {
-    fail(place, fmt::format("{}: {}", key, error.what()));
+    fail(place, fmt::format("{}: {}{}", key, error.what(), answer_to_foreign_value(key, node)));
   }
 }
 
@@ -63,17 +64,21 @@ void Loader::apply(const std::string& path, const YAML::Node& node, const YAML::
   const std::string place = layer.source.place(mark);
   constexpr std::string_view kModelConfig = "model.config";
   if (const Key* key = find_path(config_keys(), path)) {
-    set(*key, path, place, layer, [&](RunConfig& config) { key->set(config, node, layer.source.folder); });
+    set(*key, path, place, node, layer,
+        [&](RunConfig& config) { key->set(config, node, layer.source.folder); });
   } else if (const RunKey* run_key = find_path(run_keys(), path)) {
     apply_to_run(*run_key, node, place, layer);
   } else if (is_section(path)) {
     apply_section(path, node, mark, layer);
   } else if (path.starts_with("model.config.")) {
-    set(*find_path(config_keys(), std::string(kModelConfig)), path, place, layer, [&](RunConfig& config) {
-      set_model_config(config.model.config, path.substr(kModelConfig.size() + 1), node);
-    });
+    set(*find_path(config_keys(), std::string(kModelConfig)), path, place, node, layer,
+        [&](RunConfig& config) {
+          set_model_config(config.model.config, path.substr(kModelConfig.size() + 1), node);
+        });
   } else {
-    fail(place, fmt::format("unknown key '{}': {}", path, suggest_key(path, layer.beside)));
+    const PlacedKey unknown = most_telling_key({path, mark}, node);
+    fail(layer.source.place(unknown.mark),
+         fmt::format("unknown key '{}': {}", unknown.path, suggest_key(unknown.path, layer.beside)));
   }
 }
 
@@ -85,7 +90,8 @@ void Loader::apply_section(const std::string& path, const YAML::Node& node, cons
   if (section != nullptr && !section->key_of_none.empty() && node.IsScalar() && node.Scalar() == "none")
     return apply(section->key_of_none, node, mark, layer);
   if (!node.IsMap()) {
-    fail(place, fmt::format("{}expected a map of keys ({})", path.empty() ? "" : path + ": ", keys_in(path)));
+    fail(place, fmt::format("{}expected a map of keys ({}){}", path.empty() ? "" : path + ": ", keys_in(path),
+                            answer_to_scalar_section(path, node)));
   }
   std::set<std::string> seen;
   for (const auto& entry : node) {
@@ -104,20 +110,20 @@ void Loader::apply_to_run(const RunKey& key, const YAML::Node& node, const std::
     fail(place, fmt::format("{}: a run file that another one names has one model", key.path));
   if (layer.origin != Origin::run && layer.origin != Origin::command)
     fail(place, fmt::format("{0} is the run's: give it beside models or sweep, not in one", key.path));
-  set_at(place, key.path, [&] { key.set(sections_, node, layer.source.folder); });
+  set_at(place, key.path, node, [&] { key.set(sections_, node, layer.source.folder); });
   given_to_run_.push_back({key.path, place, layer.source});
 }
 
 template <typename Setter>
-void Loader::set(const Key& key, const std::string& path, const std::string& place, const Layer& layer,
-                 const Setter& setter) {
+void Loader::set(const Key& key, const std::string& path, const std::string& place, const YAML::Node& node,
+                 const Layer& layer, const Setter& setter) {
   const bool of_run = is_of_run(key.path);
   if (of_run && layer.origin == Origin::entry)
     fail(place, fmt::format("{} is the run's: give it beside models:, not in one", path));
   if (of_run && layer.origin == Origin::sweep)
     fail(place, fmt::format("{} is the run's: give it beside sweep:, not in it", path));
   const bool kept = of_run ? layer.origin != Origin::file : !layer.only_of_run;
-  set_at(place, key.path, [&] {
+  set_at(place, key.path, node, [&] {
     if (kept) return setter(config_);
     RunConfig ignored;
     setter(ignored);

@@ -87,8 +87,8 @@ class Loader {
                      const Layer& layer);
   void apply_to_run(const RunKey& key, const YAML::Node& node, const std::string& place, const Layer& layer);
   template <typename Setter>
-  void set(const Key& key, const std::string& path, const std::string& place, const Layer& layer,
-           const Setter& setter);
+  void set(const Key& key, const std::string& path, const std::string& place, const YAML::Node& node,
+           const Layer& layer, const Setter& setter);
   std::string place_of(const Key& key) const;
   void choose_length();
 

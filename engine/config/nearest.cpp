@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/edit_distance.h"
+#include "engine/config/foreign_answers.h"
 #include "engine/config/keys.h"
 #include "engine/config/run_keys.h"
 
@@ -49,6 +50,9 @@ std::string keys_in(const std::string& section) {
 std::string suggest_key(const std::string& unknown, const std::vector<std::string>& beside) {
   std::vector<std::string> paths = all_paths();
   paths.insert(paths.end(), beside.begin(), beside.end());
+  const bool is_misspelt =
+      std::ranges::any_of(paths, [&](const std::string& path) { return edit_distance(unknown, path) <= 1; });
+  if (std::string answer = answer_to_foreign_key(unknown); !is_misspelt && !answer.empty()) return answer;
   const auto nearest =
       std::ranges::min_element(paths, {}, [&](const std::string& path) { return distance(unknown, path); });
   const std::size_t tolerated = std::max<std::size_t>(2, leaf_of(unknown).size() / 3);

@@ -1,4 +1,4 @@
-// What to say about a key that does not exist: the nearest one that does.
+// What to say about a key that does not exist: ours for it if another tool has it, else the nearest.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace strata {
 
-/// "did you mean 'optimizer.lr'?", or if nothing is near, the keys of the section that `unknown` is in.
+/// "it is optimizer.lr here", "did you mean 'optimizer.lr'?", or if nothing is near, the keys of the section
+/// that `unknown` is in.
 /// `beside`: what else can stand there.
 std::string suggest_key(const std::string& unknown, const std::vector<std::string>& beside = {});
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "engine/config/foreign_answers.h"
 #include "engine/config/loaded_model.h"
 #include "engine/config/loader.h"
 #include "engine/config/model_names.h"
@@ -30,6 +31,13 @@ constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
 Source source_of_file(const std::string& path) {
   return {path, false, folder_of_run_file(path)};
+}
+
+Document parse_run_file(const std::string& text, const Source& source) {
+  refuse_toml(text, source);
+  Document document = parse_yaml(text, source);
+  refuse_foreign_file(document.root, source);
+  return document;
 }
 
 std::size_t text_bytes(const RunConfig& config) {
@@ -169,7 +177,7 @@ class Models {
       fail(place, error.what());
     }
     const Source source = source_of_file(path);
-    const Document document = parse_yaml(text, source);
+    const Document document = parse_run_file(text, source);
     count_bytes(text.size() + static_cast<std::size_t>(document.values));
     return {Origin::file, source, "", document.root, document.root.Mark()};
   }
@@ -238,7 +246,7 @@ RunModels parse_run_models(std::string_view text, const std::string& name,
                            const std::vector<std::string>& overrides, std::int64_t ranks,
                            const ReadRunFile& read) {
   const Source source = source_of_file(name);
-  const YAML::Node root = parse_yaml(std::string(text), source).root;
+  const YAML::Node root = parse_run_file(std::string(text), source).root;
   const Layer file{Origin::run, source, "", root, root.Mark()};
   Loader run(name, ranks);
   run.apply(file);
