@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/excerpt.h"
 #include "base/json_text.h"
+#include "base/missing_path.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
 #include "engine/model/name_patterns.h"
@@ -106,7 +107,13 @@ std::string unread_weights_warning(const fs::path& folder) {
 }
 
 nlohmann::json read_hf_config(const fs::path& folder) {
-  if (!is_there(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
+  std::error_code cannot_be_asked;
+  const bool is_file = fs::is_regular_file(folder, cannot_be_asked);
+  if (is_file || !is_there(folder)) {
+    refuse(folder, fmt::format("{}; model.path names a folder with a HF model{}",
+                               is_file ? "this is no folder" : "no such folder",
+                               advice_on_missing_model(folder, "model.path")));
+  }
   const fs::path adapter = folder / "adapter_config.json";
   if (is_there(adapter)) {
     refuse(

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/json_text.h"
+#include "base/missing_path.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/config/words.h"
 #include "engine/graph/adapters.h"
@@ -29,11 +30,18 @@ constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
+/// About the folder of the file, if that is not there either.
+std::string advice_on_missing_adapter(const fs::path& path) {
+  std::error_code cannot_be_asked;
+  const fs::path folder = path.parent_path();
+  return fs::is_directory(folder, cannot_be_asked) ? "" : advice_on_missing_model(folder, "adapter.path");
+}
+
 fs::path existing(const fs::path& path) {
   std::error_code cannot_be_asked;
   if (!fs::is_regular_file(path, cannot_be_asked))
-    throw ConfigError(fmt::format("{}: no such file; adapter.path names a folder of PEFT with {} and {}",
-                                  path.string(), kConfig, kAdapterWeights));
+    throw ConfigError(fmt::format("{}: no such file; adapter.path names a folder of PEFT with {} and {}{}",
+                                  path.string(), kConfig, kAdapterWeights, advice_on_missing_adapter(path)));
   return path;
 }
 

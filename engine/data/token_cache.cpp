@@ -32,6 +32,13 @@ fs::path cache_folder(const std::string& given) {
       "data.cache: neither XDG_CACHE_HOME nor HOME says where a cache may be: set it to a folder");
 }
 
+/// A home that cannot be written is no reason to lose the run: the key says where else.
+void make_entry(const fs::path& entry) try {
+  FileSystem::real().create_folders(entry);
+} catch (const IoError& error) {
+  throw IoError(fmt::format("data.cache: {}; set it to a folder that can be written", error.what()));
+}
+
 /// What the texts were read as.
 constexpr const char* kCounts = "tokens.json";
 
@@ -115,7 +122,7 @@ CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const s
                         read_json_object(entry / kCounts).get<DocumentsRead>()};
   };
   if (state_of(entry) == EntryState::whole) return found();
-  FileSystem::real().create_folders(entry);
+  make_entry(entry);
   try {
     const FolderLock lock(Folder::named(entry), "lock");
     const EntryState state = state_of(entry);

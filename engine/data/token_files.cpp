@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/missing_path.h"
 #include "engine/data/document_form.h"
 #include "engine/data/file_pattern.h"
 #include "engine/data/foreign_data.h"
@@ -57,7 +58,8 @@ std::vector<std::string> find_one(const std::string& pattern, Tokenizer tokenize
     const bool folder = std::filesystem::is_directory(pattern, error);
     throw ConfigError(folder ? fmt::format("{}: {} is a folder; name its files, as {}", key, pattern,
                                            (std::filesystem::path(pattern) / "*").native())
-                             : fmt::format("{}: no file matches {}", key, pattern));
+                             : fmt::format("{}: no file matches {}{}", key, pattern,
+                                           advice_on_missing(pattern, key.starts_with("data.") ? key : "")));
   }
   return files;
 }

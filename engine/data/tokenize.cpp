@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_text.h"
+#include "base/missing_path.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
 #include "engine/chat/template_files.h"
@@ -92,15 +93,17 @@ std::filesystem::path tokenizer_file_of(const std::filesystem::path& given) {
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(given, error);
   std::filesystem::path file = is_folder ? given / "tokenizer.json" : given;
-  if (is_folder && !is_there(file) && is_there(given / "tokenizer.model"))
+  if (is_there(file)) return file;
+  for (const char* older : {"tokenizer.model", "vocab.json", "vocab.txt"}) {
+    if (!is_folder || !is_there(given / older)) continue;
     throw ConfigError(fmt::format(
         "{} is there without a tokenizer.json, which is what is read: write one with transformers, "
         "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
-        (given / "tokenizer.model").string()));
-  if (!is_there(file))
-    throw ConfigError(fmt::format(
-        "{} is not there: name a model's folder that has a tokenizer.json, or such a file", file.string()));
-  return file;
+        (given / older).string()));
+  }
+  throw ConfigError(
+      fmt::format("{} is not there: name a model's folder that has a tokenizer.json, or such a file{}",
+                  file.string(), is_folder ? "" : advice_on_missing_model(given, "")));
 }
 
 std::vector<std::int32_t> begin_of_texts(const text::Tokenizer& tokenizer,

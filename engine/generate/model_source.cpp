@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/missing_path.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/manifest.h"
@@ -117,12 +118,15 @@ ModelSource open_model(const fs::path& path, DeviceKind device, Rounding roundin
   if (is_there(path / kManifestName)) return open_checkpoint(path, device, rounding);
   if (is_there(path / "config.json") || is_there(path / "adapter_config.json"))
     return open_folder(path, device, rounding);
-  const std::vector<CheckpointEntry> entries = list_checkpoints(FileSystem::real(), path);
+  std::error_code cannot_be_asked;
+  const bool is_file = fs::is_regular_file(path, cannot_be_asked);
+  const std::vector<CheckpointEntry> entries =
+      is_file ? std::vector<CheckpointEntry>() : list_checkpoints(FileSystem::real(), path);
   if (!entries.empty()) return open_newest(entries, device, rounding);
   throw ConfigError(fmt::format(
       "{} is no model: expected a Hugging Face folder with config.json, a checkpoint (step-00000100), or a "
-      "folder of checkpoints, as checkpoint.path names it",
-      path.string()));
+      "folder of checkpoints, as checkpoint.path names it{}",
+      path.string(), fs::is_directory(path, cannot_be_asked) ? "" : advice_on_missing_model(path, "")));
 }
 
 }  // namespace strata

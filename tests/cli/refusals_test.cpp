@@ -99,11 +99,28 @@ TEST_F(Refusal, OfAPromptSaysWhichAndWhy) {
 TEST_F(Refusal, OfAMissingModelNamesTheFolderOrTheFile) {
   const std::string model = "model: {path: my-model}\ndata: {path: corpus.txt, sequence_length: 24}\n";
   write("hf.yaml", model);
-  expect_sentence(strata(train("hf.yaml")), 2, {"my-model", "no such folder"});
+  const std::string here = std::filesystem::canonical(path("."));
+  expect_sentence(strata(train("hf.yaml")), 2,
+                  {"my-model: no such folder", "looked for in " + here, "${RUN_FILE_DIR}"});
+  const std::string download = "hf download Qwen/Qwen3-0.6B --local-dir models/qwen3-0.6b";
+  expect_sentence(strata(train("hf.yaml", {"model.path=Qwen/Qwen3-0.6B"})), 2,
+                  {"Qwen/Qwen3-0.6B: no such folder", download, "set  model.path: models/qwen3-0.6b"});
+  expect_sentence(strata({"generate", "Qwen/Qwen3-0.6B", "--prompt", "a"}), 2,
+                  {"Qwen/Qwen3-0.6B is no model", download, "name models/qwen3-0.6b"});
+  write("model.gguf", "GGUF");
+  expect_sentence(strata(train("hf.yaml", {"model.path=model.gguf"})), 2,
+                  {"model.gguf: this is no folder", "GGUF is not read"});
+  expect_sentence(strata({"generate", "model.gguf", "--prompt", "a"}), 2,
+                  {"model.gguf is no model", "GGUF is not read"});
+  expect_sentence(strata(train("run.yaml", {"data.path=nowhere/*.txt"})), 2,
+                  {"data.path: no file matches nowhere/*.txt; looked for in " + here});
   std::filesystem::create_directory(path("my-model"));
   expect_sentence(strata(train("hf.yaml")), 2, {"my-model/config.json", "no such file"});
   std::filesystem::remove_all(path("my-model"));
   make_model_folder("my-model");
+  expect_sentence(strata(train("hf.yaml", {"adapter={type: lora, path: owner/adapters}"})), 2,
+                  {"owner/adapters/adapter_model.safetensors: no such file", "hf download owner/adapters",
+                   "set  adapter.path: models/adapters"});
   std::filesystem::remove(path("my-model") / "model.safetensors");
   expect_sentence(strata(train("hf.yaml")), 2, {"my-model", "model.safetensors"});
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "engine/data/batch_loader.h"
+#include "tests/base/expect_error.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"
 
@@ -253,12 +254,21 @@ TEST_F(TokenCache, DoesNotWriteWhereAnotherDoes) {
               AllOf(HasSubstr("is in use by"), HasSubstr("tokenizes the same texts")));
 }
 
+TEST_F(TokenCache, NamesItsKeyIfItsFolderCannotBeMade) {
+  const std::string file = corpus_.write("a.txt", "a text");
+  data_.cache = file + "/ids";
+  test::expect_error<IoError>([&] { ask({file}); }, {"data.cache: cannot create the folder " + data_.cache,
+                                                     "set it to a folder that can be written"});
+}
+
 TEST_F(TokenCache, SaysWhatIsMissing) {
   const std::string file = corpus_.write("a.txt", "a text");
   std::filesystem::remove(corpus_.path("model/tokenizer_config.json"));
   EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("tokenizer_config.json names no eos_token"));
   data_.tokenizer_path = corpus_.path("nothing");
   EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("nothing is not there: name a model's folder"));
+  data_.tokenizer_path = "Qwen/Qwen3-0.6B";
+  EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("hf download Qwen/Qwen3-0.6B"));
 }
 
 }  // namespace

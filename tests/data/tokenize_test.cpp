@@ -91,6 +91,10 @@ TEST_F(Tokenize, SaysWhatIsWrongWithAFolderOfSentencePieceAlone) {
   corpus_.write("model/tokenizer.model", "a protocol buffer");
   EXPECT_THAT(refusal([&] { tokenizer_file_of(corpus_.path("model")); }),
               HasSubstr("tokenizer.model is there without a tokenizer.json"));
+  std::filesystem::remove(corpus_.path("model/tokenizer.model"));
+  corpus_.write("model/vocab.json", "{}");
+  EXPECT_THAT(refusal([&] { tokenizer_file_of(corpus_.path("model")); }),
+              HasSubstr("vocab.json is there without a tokenizer.json"));
 }
 
 }  // namespace
