@@ -67,10 +67,11 @@ TEST_F(DocumentForms, OfSourceCodeAndProseAreTexts) {
     EXPECT_EQ(form(name, text), DocumentForm::text) << name << ": " << text;
 }
 
-/// The quickstart's files.
-TEST_F(DocumentForms, OfTheStandardLibrarysHeadersAreTexts) {
-  for (const std::string& file : expand_pattern("/usr/include/c++/**/*"))
-    EXPECT_EQ(layout_of_documents(MappedFile(file)).form, DocumentForm::text) << file;
+TEST_F(DocumentForms, OfTheQuickstartAndOfTheStandardLibrarysHeadersAreTexts) {
+  for (const std::string pattern : {STRATA_SOURCE_DIR "/examples/text/*.txt", "/usr/include/c++/**/*"}) {
+    for (const std::string& file : expand_pattern(pattern))
+      EXPECT_EQ(layout_of_documents(MappedFile(file)).form, DocumentForm::text) << file;
+  }
 }
 
 TEST_F(DocumentForms, OfTablesAndOtherDataAreRefused) {
