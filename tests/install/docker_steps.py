@@ -128,7 +128,7 @@ class Layers:
 
     def __init__(self, work):
         self.work = pathlib.Path(work)
-        self.mounts = 0
+        self.roots = []
 
     def has(self, key):
         return (self.work / key / "done").exists()
@@ -149,9 +149,9 @@ class Layers:
 
     def mount(self, keys, changed=None):
         """The root of the layers, the last on top; what is written goes to the folder `changed`."""
-        self.mounts += 1
-        root = self.work / f"root-{os.getpid()}-{self.mounts}"
+        root = self.work / f"root-{os.getpid()}-{len(self.roots)}"
         root.mkdir()
+        self.roots.append(root)
         lower = ":".join(str(self.work / key / "diff") for key in reversed(keys))
         upper = f",upperdir={changed}/diff,workdir={changed}/work" if changed else ""
         if upper or len(keys) > 1:
@@ -159,6 +159,12 @@ class Layers:
         else:
             call("mount", "--bind", "-o", "ro", lower, root)
         return root
+
+    def close(self):
+        """Takes away all roots, also those that a failed step has left."""
+        for root in reversed(self.roots):
+            subprocess.run(["umount", "--lazy", "--quiet", root], check=False, stderr=subprocess.DEVNULL)
+            root.rmdir()
 
 
 def run_in(root, command, variables, user="root", folder="/", mounts=()):
@@ -414,7 +420,7 @@ def main(arguments):
         print(f"{chosen.dockerfile}: the step above failed with status {error.returncode}", file=sys.stderr)
         return 1
     finally:
-        subprocess.run(["sh", "-c", f"rmdir {work}/root-{os.getpid()}-* 2>/dev/null"], check=False)
+        build.layers.close()
     folders = [work / key / "diff" for key in stage.keys]
     sizes = subprocess.run(["du", "--summarize", "--total", "-m", *folders], capture_output=True, text=True, check=True).stdout
     print(f"the image has {sizes.split()[-2]} MiB in {len(folders)} layers")

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -115,6 +116,11 @@ def test_images_start_strata_as_an_ordinary_user():
     for name in DOCKERFILES:
         stage = build_of(name)[1]
         assert (stage.entry, stage.user, stage.folder) == (["strata"], "strata", "/work"), name
+
+
+def test_images_are_tried_by_commands_that_are_read():
+    for image in ("cpu", "cuda"):  # --help is read last
+        subprocess.run([ROOT / "tests/install/containers.sh", image, "--help"], check=True, capture_output=True)
 
 
 def test_packages_are_listed_nowhere_else():
