@@ -11,14 +11,17 @@ sync -f "$root/build" &  # tests of drives would wait for what the build has wri
 install_readers
 wait
 cd "$root"
+# ctest's own log is overwritten by every other ctest in the folder.
+lines=build/tests.log outputs=build/tests.xml
+rm -f "$outputs"
 # shellcheck disable=SC2317  # tell_progress calls it
-launches_ended() { printf '%s launches of tests have ended\n' "$(grep -c '^Test time =' build/Testing/Temporary/LastTest.log.tmp)"; }
+launches_ended() { printf '%s launches of tests have ended\n' "$(grep -cE '^ *[0-9]+/[0-9]+ Test +#[0-9]+:' "$lines")"; }
 # Only what failed, the summary with the number of cases, and once per reason what was skipped.
 passed=0
-tell_progress launches_ended ctest --preset release --parallel "$(parallel_jobs)" --test-output-size-passed 100000000 --test-output-size-failed 100000000 "$@" |
-  awk -f cmake/cases.awk || passed=$?
-awk '/^\[==========\] [0-9]+ tests? from .* ran\./ { cases += $2; launches++ }
-     /: Skipped$/ { getline; reasons[$0]++ }
+tell_progress launches_ended ctest --preset release --parallel "$(parallel_jobs)" --test-output-size-passed 100000000 --test-output-size-failed 100000000 \
+  --output-junit "$root/$outputs" "$@" | tee "$lines" | awk -f cmake/cases.awk || passed=$?
+[ ! -f "$outputs" ] || awk '/\[==========\] [0-9]+ tests? from .* ran\./ { sub(/.*\[==========\] /, ""); cases += $1; launches++ }
+     /: Skipped$/ { getline; gsub(/&lt;/, "<"); gsub(/&gt;/, ">"); gsub(/&amp;/, "\\&"); reasons[$0]++ }
      END { print cases + 0, "cases in", launches + 0, "launches"
-           for (reason in reasons) print reasons[reason], "skipped:", reason }' build/Testing/Temporary/LastTest.log
+           for (reason in reasons) print reasons[reason], "skipped:", reason }' "$outputs"
 exit "$passed"
