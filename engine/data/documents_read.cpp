@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/counts.h"
 #include "engine/text/utf8.h"
 
 namespace strata {
@@ -54,7 +55,7 @@ std::string DocumentsRead::describe() const {
   std::string text;
   for (std::size_t kind = 0; kind < kDocumentKinds; ++kind) {
     if (documents[kind] == 0) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", documents[kind],
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", grouped(documents[kind]),
                         documents[kind] == 1 ? kNames[kind].one : kNames[kind].many);
   }
   return text.empty() ? "no document" : text;

@@ -94,7 +94,7 @@ void ProgressLine::on_step(const StepReport& report) {
   if (verbose_) say_rate();
   if (terminal_) {
     if (panel_) panel_->note_loss(report.loss);
-    line_ = line_of(report, utilisation, columns_of_line(terminal_size()));
+    line_ = step_ = line_of(report, utilisation, columns_of_line(terminal_size()));
     draw();
   } else if (is_due(report)) {
     say(line_of(report, utilisation, kAllColumns));
@@ -157,6 +157,8 @@ void ProgressLine::on_sampling(const SamplingProgress& progress) {
 void ProgressLine::on_samples(const SamplePoint& point) {
   const std::lock_guard lock(mutex_);
   for (const std::string& line : lines_of(point)) say(line);
+  line_ = step_;
+  if (terminal_) draw();
 }
 void ProgressLine::on_checkpoint(const std::string& path) {
   const std::lock_guard lock(mutex_);

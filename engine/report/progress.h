@@ -68,7 +68,8 @@ class ProgressLine : public TrainListener {
   SkippedSteps skipped_steps_;
   std::mutex mutex_;  ///< of all that is drawn
   LiveBlock block_;
-  std::string line_;  ///< of the latest step
+  std::string line_;  ///< that is shown
+  std::string step_;  ///< the line of the latest step
   std::optional<LivePanel> panel_;
   bool panel_is_open_ = false;
   std::optional<LiveTicker> ticker_;  ///< last: its thread uses all else
