@@ -99,7 +99,7 @@ class Repository:
         commands, variables = {}, {}
         for body in re.split(r"\n(?=[A-Za-z].*\) \{\n)", text):
             function = re.match(r"[^\n]*?(\w+)\((.*)\) \{", body)
-            for variable, command in re.findall(r'(\w+)\s*=\s*app\.add_subcommand\(\s*"([\w-]+)"', body):
+            for variable, command in re.findall(r'(?:(\w+)\s*=\s*)?\bapp\.add_subcommand\(\s*"([\w-]+)"', body):
                 commands[command] = {"--help", "-h"}
                 variables[variable] = command
             options = re.findall(r'(\w+)\s*(?:->|\.)\s*add_(?:option|flag)\w*(?:<[^()]*>)?\(\s*"(-[^"]*)"', body)

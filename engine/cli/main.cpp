@@ -11,14 +11,17 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/vector_target.h"
+#include "engine/cli/command_words.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/limits.h"
 #include "engine/cli/own_name.h"
 #include "engine/cli/say.h"
 #include "engine/cli/standard_output.h"
+#include "engine/cli/version.h"
 #include "engine/config/describe.h"
 #include "engine/config/value.h"
 #include "engine/data/mapped_file.h"
@@ -140,6 +143,14 @@ CLI::App* add_evaluate(CLI::App& app, EvaluateCommand& command) {
       ->check(CLI::IsMember({2, 4, 8}))
       ->default_val(command.token_bytes);
   return evaluate;
+}
+
+/// command_words() reads `version` and `help`, which are commands so that they are listed and found.
+void add_version_and_help(CLI::App& app, std::string& command) {
+  app.set_version_flag("-V,--version", version_text, "print version, commit, compiler and libraries and end");
+  app.add_subcommand("version", "print version, commit, compiler and libraries");
+  CLI::App* help = app.add_subcommand("help", "print the options of a command");
+  help->add_option("command", command, "the command; left out: print the list of commands");
 }
 
 int run(int argc, char** argv) {
@@ -282,13 +293,17 @@ int run(int argc, char** argv) {
   EvaluateCommand evaluate;
   CLI::App* evaluate_app = add_evaluate(app, evaluate);
 
+  std::string helped_command;
+  add_version_and_help(app, helped_command);
+  const std::vector<const char*> words = command_words(app, argc, argv);
+
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and the like
-    throw ConfigError(std::string(error.what()) + fmt::format("; {} and {} list what there is",
-                                                              command_line({"--help"}),
-                                                              command_line({"COMMAND", "--help"})));
+    throw ConfigError(std::string(error.what()) + suggest_option(app) +
+                      fmt::format("; {} and {} list what there is", command_line({"--help"}),
+                                  command_line({"COMMAND", "--help"})));
   }
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);

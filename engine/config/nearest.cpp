@@ -37,7 +37,19 @@ std::size_t distance(const std::string& unknown, const std::string& path) {
   return leaf_of(unknown) == leaf_of(path) ? std::min<std::size_t>(whole, 1) : whole;
 }
 
+/// How far from a name a word may be that was meant to be it.
+std::size_t tolerated_distance(const std::string& name) {
+  return std::max<std::size_t>(2, name.size() / 3);
+}
+
 }  // namespace
+
+std::string suggest_name(const std::string& unknown, const std::vector<std::string>& names) {
+  const auto nearest = std::ranges::min_element(
+      names, {}, [&](const std::string& name) { return edit_distance(unknown, name); });
+  if (nearest == names.end() || edit_distance(unknown, *nearest) > tolerated_distance(unknown)) return "";
+  return fmt::format("did you mean '{}'?", *nearest);
+}
 
 std::string keys_in(const std::string& section) {
   std::vector<std::string> names;
@@ -55,8 +67,8 @@ std::string suggest_key(const std::string& unknown, const std::vector<std::strin
   if (std::string answer = answer_to_foreign_key(unknown); !is_misspelt && !answer.empty()) return answer;
   const auto nearest =
       std::ranges::min_element(paths, {}, [&](const std::string& path) { return distance(unknown, path); });
-  const std::size_t tolerated = std::max<std::size_t>(2, leaf_of(unknown).size() / 3);
-  if (distance(unknown, *nearest) <= tolerated) return fmt::format("did you mean '{}'?", *nearest);
+  if (distance(unknown, *nearest) <= tolerated_distance(leaf_of(unknown)))
+    return fmt::format("did you mean '{}'?", *nearest);
   const std::string parent = parent_of(unknown);
   const std::string names = keys_in(parent);
   if (names.empty()) return fmt::format("the sections are {}", keys_in(""));

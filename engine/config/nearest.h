@@ -11,6 +11,9 @@ namespace strata {
 /// `beside`: what else can stand there.
 std::string suggest_key(const std::string& unknown, const std::vector<std::string>& beside = {});
 
+/// "did you mean 'train'?" if one of `names` is near to `unknown`; else empty.
+std::string suggest_name(const std::string& unknown, const std::vector<std::string>& names);
+
 /// The names of the keys and sections directly inside `section` (empty: the top level): "type, lr, betas".
 std::string keys_in(const std::string& section);
 

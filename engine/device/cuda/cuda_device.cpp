@@ -11,17 +11,13 @@
 #include "engine/device/cuda/cuda_stream.h"
 #include "engine/device/cuda/numa.h"
 #include "engine/device/cuda/product_chooser.h"
+#include "engine/device/cuda/versions.h"
 
 namespace strata {
 namespace {
 
 /// The build has code for this compute capability and later ones.
 constexpr int kOldestMajor = 8;
-
-/// CUDA's 13000 as "13.0".
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
@@ -59,7 +55,7 @@ std::string why_no_cuda_device(int index) {
     return fmt::format(
         "the NVIDIA driver is for CUDA {} and this build needs CUDA {}: update the driver, or set "
         "device.kind to cpu",
-        version_text(driver), version_text(runtime));
+        cuda_version_text(driver), cuda_version_text(runtime));
   }
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
     return "the NVIDIA driver finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES, or set device.kind to "

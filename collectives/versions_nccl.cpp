@@ -1,0 +1,28 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include "collectives/versions.h"
+
+namespace strata {
+namespace {
+
+std::string found_nccl() {
+  // As nccl_library() loads it; it stays.
+  void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return "not found";
+  const auto get_version = reinterpret_cast<decltype(&ncclGetVersion)>(dlsym(library, "ncclGetVersion"));
+  int version = 0;
+  if (!get_version || get_version(&version) != ncclSuccess) return "a library that does not say its version";
+  return dotted_version(static_cast<std::size_t>(version));
+}
+
+}  // namespace
+
+LibraryVersion nccl_version() {
+  return {.name = "NCCL",
+          .built = fmt::format("{}.{}.{}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),
+          .found = found_nccl()};
+}
+
+}  // namespace strata
