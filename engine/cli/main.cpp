@@ -15,9 +15,11 @@
 
 #include "base/error.h"
 #include "base/vector_target.h"
+#include "engine/cli/command_tree.h"
 #include "engine/cli/command_words.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/limits.h"
+#include "engine/cli/manual.h"
 #include "engine/cli/own_name.h"
 #include "engine/cli/say.h"
 #include "engine/cli/standard_output.h"
@@ -151,6 +153,13 @@ void add_version_and_help(CLI::App& app, std::string& command) {
   app.add_subcommand("version", "print version, commit, compiler and libraries");
   CLI::App* help = app.add_subcommand("help", "print the options of a command");
   help->add_option("command", command, "the command; left out: print the list of commands");
+}
+
+/// For the build, which installs what the command writes.
+CLI::App* add_manual(CLI::App& app, std::string& folder) {
+  CLI::App* manual = app.add_subcommand("manual", "write manual pages and completions of shells");
+  manual->add_option("folder", folder, "the folder to write")->required();
+  return manual->group("");
 }
 
 int run(int argc, char** argv) {
@@ -295,6 +304,8 @@ int run(int argc, char** argv) {
 
   std::string helped_command;
   add_version_and_help(app, helped_command);
+  std::string manual_folder;
+  CLI::App* manual_app = add_manual(app, manual_folder);
   const std::vector<const char*> words = command_words(app, argc, argv);
 
   try {
@@ -305,6 +316,7 @@ int run(int argc, char** argv) {
                       fmt::format("; {} and {} list what there is", command_line({"--help"}),
                                   command_line({"COMMAND", "--help"})));
   }
+  if (manual_app->parsed()) return write_manual(describe_commands(app), manual_folder);
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);
   if (profile_app->parsed()) return run_profile(profile);

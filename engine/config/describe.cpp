@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "engine/config/keys.h"
 #include "engine/config/run_keys.h"
@@ -117,6 +118,14 @@ std::string dumped_models(const std::vector<NamedRun>& models) {
 }
 
 }  // namespace
+
+std::vector<std::string> key_paths() {
+  std::vector<std::string> paths;
+  paths.reserve(config_keys().size() + run_keys().size());
+  for (const Key& key : config_keys()) paths.push_back(key.path);
+  for (const RunKey& key : run_keys()) paths.push_back(key.path);
+  return paths;
+}
 
 std::string help_config() {
   std::string text =
