@@ -157,7 +157,7 @@ class Targets:
             target = self.target(name + "_test", file)
             target.sources |= self.glob(folder, name + "/*.cpp") | self.glob(folder, name + "/*/*.cpp")
             target.sources -= {path(word) for word in rest}  # WITHOUT
-            options = {"FILTER", "LAUNCHES", "OPTIONS"}
+            options = {"FILTER", "LABEL", "LAUNCHES", "OPTIONS", "SUITES"}
             depends = [word for word, before in zip(rest, [""] + rest) if word not in options and before not in options]
             target.links |= set(depends) - {"DEPENDS"}
         elif command == "strata_bench":

@@ -7,10 +7,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 say() { printf '%s\n' "$*" >&2; }
 
 missing_packages() { # LIST...
-  local package
-  while read -r package; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
-  done < <(cat "$@" | grep -v '^#')
+  local wanted installed package
+  mapfile -t wanted < <(cat "$@" | grep -v '^#')
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${wanted[@]}" 2>/dev/null) || true  # it fails if one is unknown
+  for package in "${wanted[@]}"; do
+    [[ $'\n'$installed$'\n' == *$'\n'"$package installed"$'\n'* ]] || printf '%s ' "$package"
+  done
 }
 
 # tell_progress MESSAGE_COMMAND COMMAND...: runs COMMAND, and every 30 seconds says what MESSAGE_COMMAND prints, if anything.

@@ -86,34 +86,59 @@ function(strata_compile_test program)
   endif()
 endfunction()
 
-# strata_test(NAME DEPENDS target... [OPTIONS option...] [WITHOUT source...] FILTER filter LAUNCHES count): tests/NAME/*.cpp and those one
-# folder below, but for sources that some library has, as the program NAME_test, compiled with `options` too. ctest runs the cases that GoogleTest's filter leaves
-# in `count` launches, and each launch takes every count-th case. More launches take longer together, but begin earlier, so that all
-# cores are busy to the end. A case that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
+# strata_test(NAME LABEL label DEPENDS target... [OPTIONS option...] [WITHOUT source...] [FILTER filter] [LAUNCHES count]
+#             [SUITES label count...]): tests/NAME/*.cpp and those one folder below, but for sources that some library has, as the
+# program NAME_test, compiled with `options` too. ctest runs the cases that GoogleTest's filter leaves in `count` launches, and each
+# launch takes every count-th case. More launches take longer together, but begin earlier, so that all cores are busy to the end. A case
+# that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
+#
+# A suite whose name ends with UnitTest, RunTest, ProcessTest or LongTest has that label if SUITES lists it, with its own launches.
+# All other cases of the program have `label`. So each case is in one launch, which tests/labels/labels_test.py proves.
 function(strata_test name)
-  cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS;OPTIONS;WITHOUT" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;FILTER;LAUNCHES" "DEPENDS;OPTIONS;WITHOUT;SUITES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
   list(TRANSFORM ARG_WITHOUT PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   list(REMOVE_ITEM sources ${ARG_WITHOUT})
   if(NOT sources)
     return()
   endif()
+  if(ARG_FILTER AND ARG_SUITES)
+    message(FATAL_ERROR "strata_test(${name}) has FILTER and SUITES: GoogleTest has no filter for what both leave")
+  endif()
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE strata_options test_program ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                              GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  strata_compile_test(${name}_test ${ARG_OPTIONS})
+  set(suites_of_others)
+  while(ARG_SUITES)
+    list(POP_FRONT ARG_SUITES label launches)
+    string(SUBSTRING ${label} 0 1 initial)
+    string(SUBSTRING ${label} 1 -1 rest)
+    string(TOUPPER ${initial} initial)
+    list(APPEND suites_of_others *${initial}${rest}Test.*)
+    strata_launches(${name} ${name}.${label} ${label} ${launches} *${initial}${rest}Test.*)
+  endwhile()
+  if(suites_of_others)
+    list(JOIN suites_of_others ":" ARG_FILTER)
+    string(PREPEND ARG_FILTER "-")
+  elseif(NOT ARG_FILTER)
+    set(ARG_FILTER "*")
+  endif()
   if(NOT ARG_LAUNCHES)
     set(ARG_LAUNCHES 1)
   endif()
-  if(NOT ARG_FILTER)
-    set(ARG_FILTER "*")
-  endif()
-  strata_compile_test(${name}_test ${ARG_OPTIONS})
-  foreach(launch RANGE 1 ${ARG_LAUNCHES})
+  strata_launches(${name} ${name} "${ARG_LABEL}" ${ARG_LAUNCHES} ${ARG_FILTER})
+endfunction()
+
+# The cases of NAME_test that the filter leaves, in `count` launches TEST.1, TEST.2, ...
+function(strata_launches name test label count filter)
+  foreach(launch RANGE 1 ${count})
     math(EXPR index "${launch} - 1")
-    add_test(NAME ${name}.${launch} COMMAND ${name}_test --gtest_filter=${ARG_FILTER})
-    set_tests_properties(${name}.${launch} PROPERTIES
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_LAUNCHES};GTEST_SHARD_INDEX=${index}"
-      COST ${ARG_LAUNCHES} TIMEOUT ${STRATA_LAUNCH_TIMEOUT} FAIL_REGULAR_EXPRESSION "Running 0 tests")
+    add_test(NAME ${test}.${launch} COMMAND ${name}_test --gtest_filter=${filter})
+    strata_label("${label}" ${test}.${launch} ${name}_test)
+    set_tests_properties(${test}.${launch} PROPERTIES
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${count};GTEST_SHARD_INDEX=${index}"
+      COST ${count} TIMEOUT ${STRATA_LAUNCH_TIMEOUT} FAIL_REGULAR_EXPRESSION "Running 0 tests")
   endforeach()
 endfunction()

@@ -67,11 +67,11 @@ class ReadFaults : public ::testing::Test {
   State second_{model_, 5000};
 };
 
-class ReadFaultsOf : public ReadFaults, public ::testing::WithParamInterface<std::tuple<int, Lasts>> {};
+class ReadFaultsLongTest : public ReadFaults, public ::testing::WithParamInterface<std::tuple<int, Lasts>> {};
 
-// Invariant of state and checkpoints (ReadFaultsOf.*): An unreadable checkpoint is not a damaged one.
+// Invariant of state and checkpoints (ReadFaultsLongTest.*): An unreadable checkpoint is not a damaged one.
 // Whichever single read fails, no checkpoint is skipped, renamed or removed for it.
-TEST_P(ReadFaultsOf, AnyOperationNeitherSkipNorRemoveACheckpoint) {
+TEST_P(ReadFaultsLongTest, AnyOperationNeitherSkipNorRemoveACheckpoint) {
   const auto [error, lasts] = GetParam();
   begin_with_two();
   UnreadableFileSystem counting;
@@ -92,7 +92,7 @@ TEST_P(ReadFaultsOf, AnyOperationNeitherSkipNorRemoveACheckpoint) {
   }
 }
 
-TEST_P(ReadFaultsOf, OneRankEndTheRunOfAll) {
+TEST_P(ReadFaultsLongTest, OneRankEndTheRunOfAll) {
   const auto [error, lasts] = GetParam();
   for (int failing = 0; failing < 3; ++failing) {
     begin_with_two();
@@ -119,7 +119,7 @@ TEST_P(ReadFaultsOf, OneRankEndTheRunOfAll) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, ReadFaultsOf,
+INSTANTIATE_TEST_SUITE_P(, ReadFaultsLongTest,
                          ::testing::Combine(::testing::Values(EACCES, EIO, ESTALE, EMFILE),
                                             ::testing::Values(Lasts::once, Lasts::for_ever)),
                          [](const auto& info) {

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-class Hang : public Workspace {
+class HangProcessTest : public Workspace {
  protected:
   /// With all state on drives and a checkpoint of every step.
   static Arguments run(const Arguments& overrides) {
@@ -52,38 +52,38 @@ class Hang : public Workspace {
   }
 };
 
-// Invariant of failures (Hang.*): Nothing waits forever and nothing at work is ended. A drive or file server
-// that does not answer ends the program with a sentence. Strata waits for work that advances, however long it
-// takes.
-TEST_F(Hang, OfAWriteToADriveIsSaidAndEndsTheRun) {
+// Invariant of failures (HangProcessTest.*): Nothing waits forever and nothing at work is ended. A drive or
+// file server that does not answer ends the program with a sentence. Strata waits for work that advances,
+// however long it takes.
+TEST_F(HangProcessTest, OfAWriteToADriveIsSaidAndEndsTheRun) {
   expect_the_run_goes_on(
       meet("pwrite:strata-spill/spill:200", saving_run({"train.watchdog=3", "memory.nvme.engine=threads"})),
       "strata-spill/spill");
 }
 
-TEST_F(Hang, OfAReadFromADriveIsSaidAndEndsTheRun) {
+TEST_F(HangProcessTest, OfAReadFromADriveIsSaidAndEndsTheRun) {
   expect_the_run_goes_on(
       meet("pread:strata-spill/spill:200", saving_run({"train.watchdog=3", "memory.nvme.engine=threads"})),
       "strata-spill/spill");
 }
 
-TEST_F(Hang, OfARingIsSaidAndEndsTheRun) {
+TEST_F(HangProcessTest, OfARingIsSaidAndEndsTheRun) {
   const Arguments ring = saving_run({"train.watchdog=3", "memory.nvme.engine=io_uring"});
   if (const std::string reason = test::why_no_drive(path("."), StoreEngine::io_uring); !reason.empty())
     GTEST_SKIP() << reason;
   expect_the_run_goes_on(meet("uring::200", ring), "strata-spill/spill");
 }
 
-TEST_F(Hang, OfASaveBesideTrainingIsSaidAndEndsTheRun) {
+TEST_F(HangProcessTest, OfASaveBesideTrainingIsSaidAndEndsTheRun) {
   expect_the_run_goes_on(meet("fsync:out/step-:20", saving_run({"train.watchdog=3"})), "out/step-");
 }
 
-TEST_F(Hang, OfTheSaveAtTheEndIsSaidAndEndsTheRun) {
+TEST_F(HangProcessTest, OfTheSaveAtTheEndIsSaidAndEndsTheRun) {
   ASSERT_EQ(strata(run({"train.steps=2"})).status, 0);
   expect_the_run_goes_on(meet("write:out/step-:2", run({"train.watchdog=3"})), "out/step-");
 }
 
-TEST_F(Hang, OfTheCheckpointThatIsReadIsSaidBeforeAnythingRuns) {
+TEST_F(HangProcessTest, OfTheCheckpointThatIsReadIsSaidBeforeAnythingRuns) {
   ASSERT_EQ(strata(run({"train.steps=2"})).status, 0);
   const Outcome hung = meet("pread:out/step-00000002:3", run({"train.watchdog=3"}));
   expect_sentence(hung, 1,
@@ -91,14 +91,14 @@ TEST_F(Hang, OfTheCheckpointThatIsReadIsSaidBeforeAnythingRuns) {
                    "begin again with: ", "strata train run.yaml"});
 }
 
-TEST_F(Hang, OfADriveThatIsMeasuredIsSaid) {
+TEST_F(HangProcessTest, OfADriveThatIsMeasuredIsSaid) {
   const Outcome doctor =
       meet("uring::40", {"doctor", "run.yaml", "--drive", ".", "--set", "train.watchdog=3"});
   EXPECT_EQ(doctor.status, 1);
   EXPECT_THAT(doctor.err, HasSubstr("strata: measuring ./strata-spill/curve has not advanced for 3 s"));
 }
 
-TEST_F(Hang, DuringACleanStopIsEndedByASecondCtrlC) {
+TEST_F(HangProcessTest, DuringACleanStopIsEndedByASecondCtrlC) {
   LinePipe metrics(path("metrics"));
   const HangingDrive drive("fsync:out/step-:1");
   Process run = start(saving_run({"report.metrics=metrics"}));
@@ -109,7 +109,7 @@ TEST_F(Hang, DuringACleanStopIsEndedByASecondCtrlC) {
   EXPECT_EQ(run.wait().status, -SIGINT);
 }
 
-TEST_F(Hang, OfOneRanksDriveIsSaidOnceAndEndsAll) {
+TEST_F(HangProcessTest, OfOneRanksDriveIsSaidOnceAndEndsAll) {
   const HangingDrive drive("pwrite:strata-spill-1/spill:40");
   const Arguments arguments = run({"train.watchdog=3", "memory.nvme.engine=threads", "train.threads=1",
                                    "train.batch=6", "train.microbatch=1", "train.precision=fp32"});

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Interruption : public Workspace {
+class InterruptionProcessTest : public Workspace {
  protected:
   /// The run file with a checkpoint folder and more.
   static Arguments saving(Arguments overrides) {
@@ -29,7 +29,7 @@ class Interruption : public Workspace {
   }
 };
 
-TEST_F(Interruption, ByCtrlCSavesAndSaysHowToGoOnToTheSameBits) {
+TEST_F(InterruptionProcessTest, ByCtrlCSavesAndSaysHowToGoOnToTheSameBits) {
   const std::string straight = state_hash(train("run.yaml"));
   LinePipe metrics(path("metrics"));
   // A slow link and a small budget, so that the signal comes long before the last step; neither changes a
@@ -49,7 +49,7 @@ TEST_F(Interruption, ByCtrlCSavesAndSaysHowToGoOnToTheSameBits) {
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
 }
 
-TEST_F(Interruption, OfTheTerminalSavesToo) {
+TEST_F(InterruptionProcessTest, OfTheTerminalSavesToo) {
   LinePipe metrics(path("metrics"));
   Process run = start(saving({"report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
   ASSERT_TRUE(metrics.wait_for_lines(1));
@@ -60,7 +60,7 @@ TEST_F(Interruption, OfTheTerminalSavesToo) {
 }
 
 /// As 2>&1 | tee log whose tee is killed.
-TEST_F(Interruption, OfWhoReadsTheLogEndsNoRun) {
+TEST_F(InterruptionProcessTest, OfWhoReadsTheLogEndsNoRun) {
   const std::string command =
       "( " STRATA_PROGRAM " train run.yaml --set checkpoint.path=out 2>&1; echo $? >status ) | head -n 1";
   const Outcome outcome = Process("/bin/sh", {"-c", command}, {.folder = path(".")}).wait();
@@ -69,7 +69,7 @@ TEST_F(Interruption, OfWhoReadsTheLogEndsNoRun) {
   EXPECT_TRUE(has_checkpoint("step-00000006"));
 }
 
-TEST_F(Interruption, OfWhoReadsMetricsEndsTheMetricsAlone) {
+TEST_F(InterruptionProcessTest, OfWhoReadsMetricsEndsTheMetricsAlone) {
   auto metrics = std::make_unique<LinePipe>(path("metrics"));
   Process run = start(saving({"report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
   ASSERT_TRUE(metrics->wait_for_lines(1));
@@ -80,13 +80,13 @@ TEST_F(Interruption, OfWhoReadsMetricsEndsTheMetricsAlone) {
   EXPECT_TRUE(has_checkpoint("step-00000006"));
 }
 
-TEST_F(Interruption, ByAPipeForMetricsThatNobodyReadsIsSaid) {
+TEST_F(InterruptionProcessTest, ByAPipeForMetricsThatNobodyReadsIsSaid) {
   ASSERT_EQ(::mkfifo(path("metrics").c_str(), 0600), 0);
   expect_sentence(strata(train("run.yaml", {"report.metrics=metrics", "train.watchdog=1"})), 1,
                   {"opening metrics (report.metrics, a pipe that nobody reads)", "has not advanced for 1 s"});
 }
 
-TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
+TEST_F(InterruptionProcessTest, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
   LinePipe metrics(path("metrics"));
   Process run =
       start(train("run.yaml", {"report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
@@ -98,7 +98,7 @@ TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
 }
 
 /// Where a run keeps its state: on the host, or on drives whose files a killed run leaves behind.
-class Kill : public Interruption, public ::testing::WithParamInterface<bool> {
+class KillProcessTest : public InterruptionProcessTest, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
     const std::string reason = GetParam() ? test::why_no_drive(path(".")) : "";
@@ -114,11 +114,11 @@ class Kill : public Interruption, public ::testing::WithParamInterface<bool> {
     return saving(overrides);
   }
 };
-INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(, KillProcessTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "with_drives" : "without_drives"; });
 
 // Invariant: A crash loses no reported checkpoint.
-TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
+TEST_P(KillProcessTest, AtAnyMomentLosesNothingThatWasSaved) {
   const std::string straight = state_hash(train("run.yaml", {"train.steps=80"}));
   std::mt19937 random(7);
   for (int kill = 0; kill < 5; ++kill) {
@@ -137,7 +137,7 @@ TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
 }
 
-TEST_F(Interruption, OfARunByASecondOneOnItsDriveFolderIsRefused) {
+TEST_F(InterruptionProcessTest, OfARunByASecondOneOnItsDriveFolderIsRefused) {
   if (const std::string reason = test::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments drives = {"memory.nvme.path=.", "memory.placement.optimizer_state=nvme"};
   Arguments slow = drives;
@@ -150,7 +150,7 @@ TEST_F(Interruption, OfARunByASecondOneOnItsDriveFolderIsRefused) {
   EXPECT_TRUE(metrics.wait_for_lines(1));
 }
 
-TEST_F(Interruption, OfARunByASecondOneInItsCheckpointPathIsRefused) {
+TEST_F(InterruptionProcessTest, OfARunByASecondOneInItsCheckpointPathIsRefused) {
   LinePipe metrics(path("metrics"));
   Process first = start(
       saving({"train.steps=500", "report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
@@ -162,7 +162,7 @@ TEST_F(Interruption, OfARunByASecondOneInItsCheckpointPathIsRefused) {
   EXPECT_TRUE(metrics.wait_for_lines(1));
 }
 
-TEST_F(Interruption, ByAFullDiskLeavesTheCheckpointBefore) {
+TEST_F(InterruptionProcessTest, ByAFullDiskLeavesTheCheckpointBefore) {
   const std::string straight = state_hash(train("run.yaml"));
   ASSERT_EQ(strata(saving({"train.steps=2"})).status, 0);
   const Outcome full = strata(saving({"train.steps=4"}), {.folder = {}, .largest_file = 64 * KiB});
@@ -179,7 +179,7 @@ TEST_F(Interruption, ByAFullDiskLeavesTheCheckpointBefore) {
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
 }
 
-TEST_F(Interruption, OfAFinishedRunLeavesNothingToDo) {
+TEST_F(InterruptionProcessTest, OfAFinishedRunLeavesNothingToDo) {
   const std::string straight = state_hash(saving({}));
   const nlohmann::json again = report(saving({}));
   EXPECT_EQ(again["loss"].size(), 0U);
@@ -187,7 +187,7 @@ TEST_F(Interruption, OfAFinishedRunLeavesNothingToDo) {
   EXPECT_EQ(again["state_hash"], straight);
 }
 
-TEST_F(Interruption, IsForgottenByAFreshStart) {
+TEST_F(InterruptionProcessTest, IsForgottenByAFreshStart) {
   ASSERT_EQ(strata(saving({"train.steps=3"})).status, 0);
   Arguments fresh = saving({});
   fresh.emplace_back("--fresh");

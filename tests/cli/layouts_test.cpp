@@ -18,7 +18,7 @@ struct Sample {
   Arguments layout;
 };
 
-class LayoutsOfProcesses : public Workspace, public ::testing::WithParamInterface<Sample> {
+class LayoutsProcessTest : public Workspace, public ::testing::WithParamInterface<Sample> {
  protected:
   static constexpr int kRanks = 8;
 
@@ -57,8 +57,8 @@ class LayoutsOfProcesses : public Workspace, public ::testing::WithParamInterfac
   }
 };
 
-// Invariant (LayoutsOfProcesses.*): Choices combine.
-TEST_P(LayoutsOfProcesses, TrainAsOneProcessDoes) {
+// Invariant (LayoutsProcessTest.*): Choices combine.
+TEST_P(LayoutsProcessTest, TrainAsOneProcessDoes) {
   if (const std::string reason = why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
   const nlohmann::json several = report_of_ranks(run(GetParam().model, GetParam().layout));
   ASSERT_EQ(several["loss"].size(), 10U);
@@ -67,7 +67,7 @@ TEST_P(LayoutsOfProcesses, TrainAsOneProcessDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Samples, LayoutsOfProcesses,
+    Samples, LayoutsProcessTest,
     ::testing::Values(Sample{"llama",
                              {"parallel={data: 2, tensor: 2, pipeline: 2, zero_stage: 3}",
                               "memory.nvme.path=.",
@@ -80,10 +80,10 @@ INSTANTIATE_TEST_SUITE_P(
                               "memory.placement.parameters=host", "train.recompute=none"}}),
     [](const auto& info) { return info.param.model; });
 
-using LayoutOfProcesses = LayoutsOfProcesses;
+using LayoutProcessTest = LayoutsProcessTest;
 
 /// With state on drives, late updates, and saves of all ranks while they train.
-TEST_F(LayoutOfProcesses, EndsWhereOneIsKilledAndOneProcessGoesOnAndThenAllDo) {
+TEST_F(LayoutProcessTest, EndsWhereOneIsKilledAndOneProcessGoesOnAndThenAllDo) {
   if (const std::string reason = why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
   const auto run_until = [&](int step, Arguments more) {
     more.insert(more.end(), {fmt::format("train.steps={}", step), "optimizer.lr=1e-3"});

@@ -226,11 +226,11 @@ TEST_F(Models, JoinARunThatIsStartedAgain) {
               state_hash(train("run.yaml", {"train.seed=" + seed})));
 }
 
-class KilledModels : public Models, public ::testing::WithParamInterface<std::string> {};
-INSTANTIATE_TEST_SUITE_P(, KilledModels, ::testing::Values("none", "training", "validation"),
+class KilledModelsProcessTest : public Models, public ::testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(, KilledModelsProcessTest, ::testing::Values("none", "training", "validation"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(KilledModels, AtAnyMomentGoOnToTheSameBitsAndDecisions) {
+TEST_P(KilledModelsProcessTest, AtAnyMomentGoOnToTheSameBitsAndDecisions) {
   Arguments overrides = {"train.steps=40", "data.validation_fraction=0.05"};
   if (GetParam() != "none")
     overrides.push_back(fmt::format("select={{rung_steps: [9, 20], keep: 0.6, by: {}}}", GetParam()));

@@ -30,7 +30,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-class RanksOfProcesses : public Workspace {
+class RanksProcessTest : public Workspace {
  protected:
   static Arguments run(Arguments overrides = {}) {
     overrides.insert(overrides.begin(),
@@ -40,10 +40,10 @@ class RanksOfProcesses : public Workspace {
 };
 
 // Invariant: Ranks of every ZeRO stage are one run.
-// Invariant of ranks (RanksOfProcesses.*): Processes are one run. Hosts with other rates, cores and budgets
+// Invariant of ranks (RanksProcessTest.*): Processes are one run. Hosts with other rates, cores and budgets
 // come to one plan. A different run file, model, data or weights on one rank is refused on all ranks. A call
 // that meets a different call never gives a result.
-TEST_F(RanksOfProcesses, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
+TEST_F(RanksProcessTest, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
   const nlohmann::json alone = report(run());
   Arguments arguments = run({"checkpoint.path=out", "report.tensorboard=curves"});
   arguments.insert(arguments.end(), {"--json", "report.json"});
@@ -66,7 +66,7 @@ TEST_F(RanksOfProcesses, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
   }
 }
 
-TEST_F(RanksOfProcesses, TrainAsStagesOfAPipelineAndGoOnAsOneProcess) {
+TEST_F(RanksProcessTest, TrainAsStagesOfAPipelineAndGoOnAsOneProcess) {
   const nlohmann::json alone = report(run());
   Arguments arguments = run({"parallel.pipeline=2", "checkpoint.path=out", "train.steps=2"});
   arguments.insert(arguments.end(), {"--json", "report.json"});
@@ -86,7 +86,7 @@ TEST_F(RanksOfProcesses, TrainAsStagesOfAPipelineAndGoOnAsOneProcess) {
   EXPECT_THAT(too_many.err, HasSubstr("mpirun -n 9"));
 }
 
-TEST_F(RanksOfProcesses, HaveTheSameBitsWhereParametersStayGatheredAndSendLess) {
+TEST_F(RanksProcessTest, HaveTheSameBitsWhereParametersStayGatheredAndSendLess) {
   const auto report_with = [&](const std::string& device) {
     Arguments arguments = run({"parallel.data=2", "memory.device=" + device});
     arguments.insert(arguments.end(), {"--json", device + ".json"});
@@ -102,7 +102,7 @@ TEST_F(RanksOfProcesses, HaveTheSameBitsWhereParametersStayGatheredAndSendLess) 
 }
 
 /// Tensor, pipeline and data parallelism, from a checkpoint of theirs to one process.
-TEST_F(RanksOfProcesses, ThatShareLayersTrainAsOneProcessDoesAndItGoesOn) {
+TEST_F(RanksProcessTest, ThatShareLayersTrainAsOneProcessDoesAndItGoesOn) {
   const nlohmann::json alone = report(run({"train.steps=4"}));
   Arguments arguments =
       run({"parallel.tensor=2", "parallel.pipeline=2", "checkpoint.path=out", "train.steps=2"});
@@ -121,7 +121,7 @@ TEST_F(RanksOfProcesses, ThatShareLayersTrainAsOneProcessDoesAndItGoesOn) {
 }
 
 /// Beside stages and tensor ranks.
-TEST_F(RanksOfProcesses, ThatShareSequencesTrainAsOneProcessDoesAndItGoesOn) {
+TEST_F(RanksProcessTest, ThatShareSequencesTrainAsOneProcessDoesAndItGoesOn) {
   const nlohmann::json alone = report(run({"train.steps=3"}));
   Arguments arguments = run({"parallel.context=2", "parallel.tensor=2", "parallel.pipeline=2",
                              "checkpoint.path=out", "train.steps=2"});
@@ -139,7 +139,7 @@ TEST_F(RanksOfProcesses, ThatShareSequencesTrainAsOneProcessDoesAndItGoesOn) {
   EXPECT_EQ(shared["traffic"]["send"]["measured_bytes"], shared["traffic"]["send"]["planned_bytes"]);
 }
 
-TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
+TEST_F(RanksProcessTest, AreRefusedWithOneSentence) {
   const Outcome odd_heads = strata_on_ranks(3, run({"parallel.tensor=3"}));
   EXPECT_EQ(odd_heads.status, 2);
   EXPECT_EQ(count(odd_heads.err, "parallel.tensor: 4 heads with 2 of keys do not divide among 3 ranks"), 1U)
@@ -171,7 +171,7 @@ void write_profile(const std::filesystem::path& path, double flops, double link)
   std::ofstream(path) << profile;
 }
 
-TEST_F(RanksOfProcesses, OfHostsWithOtherProfilesTrainAsEqualOnesDo) {
+TEST_F(RanksProcessTest, OfHostsWithOtherProfilesTrainAsEqualOnesDo) {
   write_profile(path("slow_link.json"), 1e14, 1e6);
   write_profile(path("slow_cores.json"), 1e6, 1e12);
   const Arguments link = run({"memory.device=192KiB", "plan.machine=slow_link.json"});
@@ -188,7 +188,7 @@ TEST_F(RanksOfProcesses, OfHostsWithOtherProfilesTrainAsEqualOnesDo) {
 }
 
 /// mpirun gives each process a number in its environment, as a cluster gives each node a folder of its own.
-TEST_F(RanksOfProcesses, HaveDrivesThatTheirOwnEnvironmentNames) {
+TEST_F(RanksProcessTest, HaveDrivesThatTheirOwnEnvironmentNames) {
   for (const char* drive : {"drive-0", "drive-1"}) std::filesystem::create_directory(path(drive));
   const Outcome outcome = strata_on_ranks(
       2, run({"train.steps=1", "memory.nvme.path=${RUN_FILE_DIR}/drive-${OMPI_COMM_WORLD_RANK}",
@@ -197,7 +197,7 @@ TEST_F(RanksOfProcesses, HaveDrivesThatTheirOwnEnvironmentNames) {
   EXPECT_THAT(outcome.out, HasSubstr("state hash "));
 }
 
-TEST_F(RanksOfProcesses, WithUnevenSharesOfCoresAndBudgetsPlanForThePoorest) {
+TEST_F(RanksProcessTest, WithUnevenSharesOfCoresAndBudgetsPlanForThePoorest) {
   const auto rank = [](const std::string& threads, const std::string& device) {
     return run({"train.threads=" + threads, "memory.device=" + device, "device.link.h2d=4GB/s",
                 "data.sequence_length=8", "model.config.num_hidden_layers=5"});
@@ -216,7 +216,7 @@ TEST_F(RanksOfProcesses, WithUnevenSharesOfCoresAndBudgetsPlanForThePoorest) {
     EXPECT_EQ(uneven["traffic"][link]["measured_bytes"], traffic["planned_bytes"]) << link;
 }
 
-TEST_F(RanksOfProcesses, ThatAreNotOneRunAreToldWhatDiffers) {
+TEST_F(RanksProcessTest, ThatAreNotOneRunAreToldWhatDiffers) {
   write("other.txt", std::string(20'000, 'x'));
   const auto expect_refused = [&](const Arguments& first, const Arguments& second,
                                   const std::vector<std::string>& parts) {
@@ -234,7 +234,7 @@ TEST_F(RanksOfProcesses, ThatAreNotOneRunAreToldWhatDiffers) {
   expect_refused(run(), fresh, {"--fresh: given on rank 1 ("});
 }
 
-TEST_F(RanksOfProcesses, ThatBeginWithOtherWeightsAreTold) {
+TEST_F(RanksProcessTest, ThatBeginWithOtherWeightsAreTold) {
   make_model_folder("model");
   std::filesystem::remove_all(path("out"));
   std::string other_seed = run_file();
@@ -250,7 +250,7 @@ TEST_F(RanksOfProcesses, ThatBeginWithOtherWeightsAreTold) {
   EXPECT_EQ(count(outcome.err, "a hash of weights in model.path and adapter.path: "), 1U) << outcome.err;
 }
 
-TEST_F(RanksOfProcesses, EndWhereOneIsKilledAndFewerGoOn) {
+TEST_F(RanksProcessTest, EndWhereOneIsKilledAndFewerGoOn) {
   if (const std::string reason = test::why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments arguments =
       run({"train.steps=400", "optimizer.lr=1e-4", "checkpoint.path=out", "checkpoint.every=2",

@@ -265,7 +265,7 @@ bool expect_derivative(RandomUnit& unit, std::span<float> values, std::span<cons
   return true;
 }
 
-TEST(RandomGraph, HasTheDerivativeOfItsForwardPass) {
+TEST(RandomGraphLongTest, HasTheDerivativeOfItsForwardPass) {
   std::int64_t measured = 0, without = 0;
   const auto count = [&](bool is_measured) { ++(is_measured ? measured : without); };
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
@@ -284,7 +284,7 @@ TEST(RandomGraph, HasTheDerivativeOfItsForwardPass) {
   EXPECT_LT(without, measured / 20);
 }
 
-TEST(RandomGraph, HasTheSameBitsWhateverIsSaved) {
+TEST(RandomGraphLongTest, HasTheSameBitsWhateverIsSaved) {
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
     RandomUnit unit(100 * seed);
     const Gradients recomputed = unit.backward(0);
@@ -296,7 +296,7 @@ TEST(RandomGraph, HasTheSameBitsWhateverIsSaved) {
   }
 }
 
-TEST(RandomGraph, HasTheSameBitsIfItsBackwardPassIsDivided) {
+TEST(RandomGraphLongTest, HasTheSameBitsIfItsBackwardPassIsDivided) {
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
     RandomUnit unit(100 * seed);
     for (std::size_t level = 0; level < unit.levels(); ++level) {

@@ -161,22 +161,22 @@ std::vector<float> places_in_documents() {
   return places;
 }
 
-class SplitContextOf : public testing::TestWithParam<TinyArchitecture> {
+class SplitContextLongTest : public testing::TestWithParam<TinyArchitecture> {
  protected:
   static void expect_what_one_rank_makes(const Model& model);
 };
 
-// Invariant (SplitContextOf.*): Shared sequences are one run.
-TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
+// Invariant (SplitContextLongTest.*): Shared sequences are one run.
+TEST_P(SplitContextLongTest, MakesWhatOneRankMakes) {
   expect_what_one_rank_makes(build_model(GetParam().architecture));
 }
 
-TEST_P(SplitContextOf, MakesWhatOneRankMakesOfDocuments) {
+TEST_P(SplitContextLongTest, MakesWhatOneRankMakesOfDocuments) {
   expect_what_one_rank_makes(
       build_model(GetParam().architecture, {}, {}, Rounding::none, {}, {.within_documents = true}));
 }
 
-void SplitContextOf::expect_what_one_rank_makes(const Model& model) {
+void SplitContextLongTest::expect_what_one_rank_makes(const Model& model) {
   const Architecture& architecture = model.architecture;
   for (std::size_t u = 1; u + 1 < model.units.size(); ++u) {
     std::vector<float> parameter = random_values(model.units[u].elements, 5);
@@ -235,7 +235,7 @@ void SplitContextOf::expect_what_one_rank_makes(const Model& model) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, SplitContextOf, testing::ValuesIn(tiny_architectures()),
+INSTANTIATE_TEST_SUITE_P(Architectures, SplitContextLongTest, testing::ValuesIn(tiny_architectures()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(SplitContext, SharesOutPositionsFromBothEnds) {

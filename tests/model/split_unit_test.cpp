@@ -339,20 +339,20 @@ void expect_what_the_whole_one_makes(Architecture architecture, std::int64_t ran
   }
 }
 
-class SplitUnitOf : public testing::TestWithParam<TinyArchitecture> {};
+class SplitUnitLongTest : public testing::TestWithParam<TinyArchitecture> {};
 
-// Invariant (SplitUnitOf.*): Tensor-parallel layers are one run.
-TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
+// Invariant (SplitUnitLongTest.*): Tensor-parallel layers are one run.
+TEST_P(SplitUnitLongTest, MakesWhatTheWholeOneMakes) {
   const Architecture& architecture = GetParam().architecture;
   expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {});
 }
 
-TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesOfPartsOfTokens) {
+TEST_P(SplitUnitLongTest, MakesWhatTheWholeOneMakesOfPartsOfTokens) {
   const Architecture& architecture = GetParam().architecture;
   expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, /*splits_tokens=*/true);
 }
 
-TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
+TEST_P(SplitUnitLongTest, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
   std::vector<std::string> patterns = {"*q_proj.weight", "*k_proj.weight", "*o_proj.weight", "*norm*.weight",
                                        "*embed_tokens.weight"};
   if (GetParam().architecture.family == Family::gpt2)
@@ -367,14 +367,14 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
 }
 
 // Invariant: Adapters are those of PEFT and nothing else is trained.
-TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithAdapters) {
+TEST_P(SplitUnitLongTest, MakesWhatTheWholeOneMakesWithAdapters) {
   for (const bool splits_tokens : {false, true})
     expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {},
                                     splits_tokens, small_adapters());
 }
 
 /// Each head of keys on two ranks, which have a query head each and sum the gradients of its weights.
-TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithCopiesOfKeys) {
+TEST_P(SplitUnitLongTest, MakesWhatTheWholeOneMakesWithCopiesOfKeys) {
   Architecture architecture = GetParam().architecture;
   if (architecture.heads == architecture.kv_heads) GTEST_SKIP() << "has no fewer heads of keys";
   architecture.heads = 4;
@@ -390,12 +390,12 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithCopiesOfKeys) {
   expect_what_the_whole_one_makes(architecture, 4, {}, /*splits_tokens=*/true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, SplitUnitOf, testing::ValuesIn(tiny_architectures()),
+INSTANTIATE_TEST_SUITE_P(Architectures, SplitUnitLongTest, testing::ValuesIn(tiny_architectures()),
                          [](const auto& info) { return info.param.name; });
 
 /// Ranks share the outputs of one layer and the inputs of the other.
-// Invariant (SplitMagnitudes.*): Adapters are those of PEFT and nothing else is trained.
-TEST(SplitMagnitudes, MakeWhatTheWholeOnesMake) {
+// Invariant (SplitMagnitudesLongTest.*): Adapters are those of PEFT and nothing else is trained.
+TEST(SplitMagnitudesLongTest, MakeWhatTheWholeOnesMake) {
   using Targets = std::vector<std::string>;
   const std::vector<TinyArchitecture> all = tiny_architectures();
   for (const auto& [name, targets] : {std::pair("gpt2", Targets{"c_attn", "attn.c_proj"}),
@@ -412,8 +412,8 @@ TEST(SplitMagnitudes, MakeWhatTheWholeOnesMake) {
 }
 
 /// Adapters may have it, and parts of models whose config.json has keys for it.
-// Invariant (SplitDropout.*): Dropout depends on the place in the run alone.
-TEST(SplitDropout, DropsWhatTheWholeOneDrops) {
+// Invariant (SplitDropoutLongTest.*): Dropout depends on the place in the run alone.
+TEST(SplitDropoutLongTest, DropsWhatTheWholeOneDrops) {
   const std::vector<TinyArchitecture> all = tiny_architectures();
   RunConfig::AdapterSection adapter = small_adapters();
   adapter.dropout = 0.5;

@@ -23,10 +23,10 @@ bool is_right(std::uint32_t bits) {
   return (std::bit_cast<std::uint32_t>(joined) == bits) & (is_tie | (halves.parameter.bits == nearest));
 }
 
-// Invariant of state and checkpoints (SplitMaster.*): The state's format is exact or reproducible. A split
+// Invariant of state and checkpoints (SplitMaster*.*): The state's format is exact or reproducible. A split
 // master equals the fp32 master to the bit. bf16 moments have the same bits wherever they are updated. A
 // checkpoint of any format resumes in any other.
-TEST(SplitMaster, JoinsToTheSameBitsForEveryFloatAndItsParameterIsTheNearestBf16) {
+TEST(SplitMasterLongTest, JoinsToTheSameBitsForEveryFloatAndItsParameterIsTheNearestBf16) {
   constexpr std::uint32_t kLow = 1 << 16;
   std::atomic<std::uint64_t> wrong = 0;
   TaskArena(usable_cores()).for_each(1 << 16, [&](std::int64_t high, int) {

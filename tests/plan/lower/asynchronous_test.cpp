@@ -125,7 +125,7 @@ TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
 }
 
 /// make_plans() verifies that programs of all stages meet, whatever room they have.
-TEST(AsynchronousPrograms, MeetWithoutACircleWithAnyBudget) {
+TEST(AsynchronousProgramsLongTest, MeetWithoutACircleWithAnyBudget) {
   const Model model = tiny_model(4, false);
   for (RunConfig config : asynchronous_runs()) {
     for (const bool clips : {false, true}) {
@@ -147,7 +147,7 @@ TEST(AsynchronousPrograms, MeetWithoutACircleWithAnyBudget) {
 }
 
 /// A symbolic machine whose stages' messages have the same contents for the same microbatch of a step.
-TEST(AsynchronousPrograms, KeepTheirMeaningOnAnyBudgetInAnyOrder) {
+TEST(AsynchronousProgramsLongTest, KeepTheirMeaningOnAnyBudgetInAnyOrder) {
   const Model model = tiny_model(4, false);
   constexpr int kSteps = 3;
   for (const RunConfig& config : asynchronous_runs()) {

@@ -39,8 +39,8 @@ Bytes sent_round(const Program& program) {
 
 /// docs/explanation/layouts.md: of each layer and microbatch (c - 1) · 2 · tokens of a rank · key columns,
 /// forward in the run's precision, and backward once more with as many gradients in fp32.
-// Invariant (Context.*): Shared sequences are one run.
-TEST(Context, SendsWhatTheFormulasSay) {
+// Invariant (Context*.*): Shared sequences are one run.
+TEST(ContextLongTest, SendsWhatTheFormulasSay) {
   for (const std::int64_t ranks : {2, 3, 4}) {
     for (const DType precision : {DType::bf16, DType::fp32}) {
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {

@@ -42,7 +42,7 @@ std::set<std::string> buffers_of(const Program& program) {
   return names;
 }
 
-// Invariant (Freezing.*): Freezing changes nothing else.
+// Invariant (Freezing*.*): Freezing changes nothing else.
 TEST(Freezing, LeavesUnitsWithoutABackwardPassAndWithoutAnUpdate) {
   const Model model = frozen_model({"model.embed_tokens.*", "model.layers.[01].*"});
   const Strategy strategy = tiny_strategy(model, {.microbatches = 1});
@@ -193,7 +193,7 @@ void expect_freezing_keeps_the_meaning(const Program& plain) {
   }
 }
 
-TEST(Freezing, KeepsItsMeaningThroughAllPasses) {
+TEST(FreezingLongTest, KeepsItsMeaningThroughAllPasses) {
   for (const Patterns& freeze : {kLower, kParts, kAllButTheTable}) {
     const Model model = frozen_model(freeze);
     for (const StrategyOptions& options : freezing_options())

@@ -116,7 +116,7 @@ TEST(Saving, IsInNoProgramThatWasNotAskedForIt) {
 /// What a run without saving ends with must be part of what one with it does, and each saved value one that
 /// the plain program saves.
 // Invariant: Saving beside training changes no result.
-TEST(Saving, GivesWhatTheStepLeftInAnyInterleaving) {
+TEST(SavingLongTest, GivesWhatTheStepLeftInAnyInterleaving) {
   const Model model = tiny_model();
   for (StrategyOptions options : saving_options()) {
     const Program program = on_device(lower_training(model, tiny_strategy(model, options)));

@@ -92,7 +92,7 @@ std::vector<RunConfig> pipelined_runs() {
 
 /// make_plans() verifies that programs of all stages meet, whatever room they have.
 // Invariant: Stages never wait in a circle.
-TEST(Stages, MeetWithoutACircleWithAnyBudget) {
+TEST(StagesLongTest, MeetWithoutACircleWithAnyBudget) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(4, tied);
     for (RunConfig config : pipelined_runs()) {
@@ -108,7 +108,7 @@ TEST(Stages, MeetWithoutACircleWithAnyBudget) {
 
 /// All stages end a checkpoint in one round, since ranks wait there for one another: in that of late updates.
 // Invariant: Stages never wait in a circle.
-TEST(Stages, FinishCheckpointsTogether) {
+TEST(StagesLongTest, FinishCheckpointsTogether) {
   const Model model = tiny_model(4);
   int late_stages = 0, early_stages = 0;
   for (RunConfig config : pipelined_runs()) {
@@ -145,7 +145,7 @@ TEST(Stages, FinishCheckpointsTogether) {
 /// Each microbatch's input and its gradient cross each border of chunks once, and a copy of tied parameters
 /// sends its gradient and receives the parameters.
 // Invariant: Schedules match the formulas.
-TEST(Stages, SendWhatTheFormulasSay) {
+TEST(StagesLongTest, SendWhatTheFormulasSay) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(4, tied);
     for (const RunConfig& config : pipelined_runs()) {
@@ -166,7 +166,7 @@ TEST(Stages, SendWhatTheFormulasSay) {
   }
 }
 
-TEST(Stages, HoldTheStateOfTheirOwnUnitsOnly) {
+TEST(StagesLongTest, HoldTheStateOfTheirOwnUnitsOnly) {
   const Model model = tiny_model(4, true);
   for (const RunConfig& config : pipelined_runs()) {
     std::vector<std::string> masters;

@@ -221,7 +221,7 @@ Plan plan_with(RunConfig config, const Model& model, Bytes device) {
   return make_plan(config, model);
 }
 
-TEST(GatheringOfAPlan, MakesNoStepLongerWithMoreMemoryAndSaysWhatItKeeps) {
+TEST(GatheringOfAPlanLongTest, MakesNoStepLongerWithMoreMemoryAndSaysWhatItKeeps) {
   constexpr double kTolerance = 1.1;  // where everything has its place is luck
 
   for (const bool tied : {true, false}) {

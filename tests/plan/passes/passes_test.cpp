@@ -128,7 +128,7 @@ void expect_the_same_result_of_any_interleaving(const Program& plain) {
 }
 
 // Invariant: Placement changes no result.
-TEST(Passes, KeepTheMeaningOfTheProgramAtEveryBudget) {
+TEST(PassesLongTest, KeepTheMeaningOfTheProgramAtEveryBudget) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(3, tied);
     for (const StrategyOptions& options : all_options())
@@ -138,7 +138,7 @@ TEST(Passes, KeepTheMeaningOfTheProgramAtEveryBudget) {
 
 // Invariant of placement: Overlap changes no result. Any interleaving that the dependencies allow gives the
 // result of program order.
-TEST(Passes, AnyInterleavingThatDependenciesAllowGivesTheSameResult) {
+TEST(PassesLongTest, AnyInterleavingThatDependenciesAllowGivesTheSameResult) {
   const Model model = tiny_model();
   for (const StrategyOptions& options : all_options())
     expect_the_same_result_of_any_interleaving(lower_training(model, tiny_strategy(model, options)));
@@ -369,7 +369,7 @@ TEST(Prefetch, StartsAFetchBeforeTheComputeThatPrecedesItsUse) {
   }
 }
 
-TEST(Prefetch, NeverRaisesLiveBytesOverTheBudget) {
+TEST(PrefetchLongTest, NeverRaisesLiveBytesOverTheBudget) {
   const Model model = tiny_model(5);
   for (const StrategyOptions& options : all_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));

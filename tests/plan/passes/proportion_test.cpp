@@ -71,7 +71,7 @@ TEST(Residency, GivesTheSameProgramWhateverItWasAskedBefore) {
   }
 }
 
-TEST(HostNeeds, AreThoseOfTheSpilledProgram) {
+TEST(HostNeedsLongTest, AreThoseOfTheSpilledProgram) {
   for (const Program& plain : plain_programs()) {
     for (const Bytes budget : budgets_of(plain)) {
       const Program program = prefetch(keep_resident(plain, kDevicePair, budget), kDevicePair, budget);

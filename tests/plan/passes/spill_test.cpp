@@ -48,7 +48,7 @@ std::vector<StrategyOptions> spilling_options() {
 }
 
 // Invariant: Drives change no result.
-TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
+TEST(SpillLongTest, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
   for (const StrategyOptions& options : spilling_options()) {
     const Program program = on_device(options);
     const auto expected = run_in_order(program, 3);

@@ -77,10 +77,10 @@ bool sets(const Prediction& prediction, const std::string& key) {
   return prediction.change.kind().find(key) != std::string::npos;
 }
 
-// Invariant of planning (Advice.*): A predicted change is a plan. The effect that Strata tells of a change is
-// the step of the plan of the changed run, on several ranks and of several models too. A change that is said
-// to make a run fit does so.
-TEST(Advice, PredictsWhatThePlanOfTheChangedRunTakes) {
+// Invariant of planning (AdviceLongTest.*): A predicted change is a plan. The effect that Strata tells of a
+// change is the step of the plan of the changed run, on several ranks and of several models too. A change
+// that is said to make a run fit does so.
+TEST(AdviceLongTest, PredictsWhatThePlanOfTheChangedRunTakes) {
   const Model model = tiny_model(4);
   const AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);
   const Advice advice = advise(input);
@@ -89,7 +89,7 @@ TEST(Advice, PredictsWhatThePlanOfTheChangedRunTakes) {
   expect_truth(input, advice.changes);
 }
 
-TEST(Advice, TakesStepsFromTheTimelineOfThePlan) {
+TEST(AdviceLongTest, TakesStepsFromTheTimelineOfThePlan) {
   const Model model = tiny_model(4);
   const RunConfig config = slow_config(resident_bytes(model) / 3);
   const Advice advice = advise(input_of({config}, model));
@@ -102,7 +102,7 @@ TEST(Advice, TakesStepsFromTheTimelineOfThePlan) {
   EXPECT_EQ(advice.now.tokens, config.train.batch * config.data.sequence_length);
 }
 
-TEST(Advice, ShowsTheChangesThatSaveMostTimePerTokenFirst) {
+TEST(AdviceLongTest, ShowsTheChangesThatSaveMostTimePerTokenFirst) {
   const Model model = tiny_model(4);
   const Advice advice = advise(input_of({slow_config(resident_bytes(model) / 3)}, model));
   EXPECT_LE(advice.changes.size(), kMostAdvised);
@@ -118,7 +118,7 @@ TEST(Advice, ShowsTheChangesThatSaveMostTimePerTokenFirst) {
   EXPECT_THAT(kinds_of(advice), Contains("memory.device"));
 }
 
-TEST(Advice, ShowsNoMoreMemoryWhereAllOfTheRunIsOnTheDevice) {
+TEST(AdviceLongTest, ShowsNoMoreMemoryWhereAllOfTheRunIsOnTheDevice) {
   const Model model = tiny_model(4);
   for (const Bytes device : {kUnlimited, 2 * resident_bytes(model)}) {
     const Advice advice = advise(input_of({slow_config(device)}, model));
@@ -126,7 +126,7 @@ TEST(Advice, ShowsNoMoreMemoryWhereAllOfTheRunIsOnTheDevice) {
   }
 }
 
-TEST(Advice, ShowsNothingWhereNothingHelps) {
+TEST(AdviceLongTest, ShowsNothingWhereNothingHelps) {
   const Model model = tiny_model(4);
   RunConfig config = slow_config(kUnlimited);
   config.device.flops_per_second = 1e6;  // so slow that nothing else takes time
@@ -139,7 +139,7 @@ TEST(Advice, ShowsNothingWhereNothingHelps) {
   EXPECT_LT(advice.now.step.seconds, 1.05 * advice.now.step.needs.longest());
 }
 
-TEST(Advice, GivesThePlannerBackWhatTheRunFileDecidesBadly) {
+TEST(AdviceLongTest, GivesThePlannerBackWhatTheRunFileDecidesBadly) {
   const Model model = tiny_model(4);
   RunConfig config = slow_config(resident_bytes(model));
   config.memory.optimizer_state = TierChoice::host;
@@ -150,7 +150,7 @@ TEST(Advice, GivesThePlannerBackWhatTheRunFileDecidesBadly) {
   expect_truth(input, advice.changes);
 }
 
-TEST(Advice, FindsWhatMakesARunFitWhoseDeviceIsTooSmall) {
+TEST(AdviceLongTest, FindsWhatMakesARunFitWhoseDeviceIsTooSmall) {
   const Model model = tiny_model(4);
   RunConfig config = slow_config(kUnlimited);
   config.train.microbatch = 8;
@@ -174,7 +174,7 @@ TEST(Advice, FindsWhatMakesARunFitWhoseDeviceIsTooSmall) {
   }
 }
 
-TEST(Advice, FindsWhatMakesARunFitWhoseHostIsTooSmall) {
+TEST(AdviceLongTest, FindsWhatMakesARunFitWhoseHostIsTooSmall) {
   const Model model = tiny_model(4);
   RunConfig config = slow_config(resident_bytes(model) / 3);
   config.memory.host = 64 * KiB;
@@ -187,7 +187,7 @@ TEST(Advice, FindsWhatMakesARunFitWhoseHostIsTooSmall) {
   expect_truth(input, advice.changes);
 }
 
-TEST(Advice, CountsMemoryThatTheMachineLacksAsAnotherMachine) {
+TEST(AdviceLongTest, CountsMemoryThatTheMachineLacksAsAnotherMachine) {
   const Model model = tiny_model(4);
   AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);
   input.machine_memory = GiB + resident_bytes(model) / 3;
@@ -200,7 +200,7 @@ TEST(Advice, CountsMemoryThatTheMachineLacksAsAnotherMachine) {
   EXPECT_EQ(found, 1U);
 }
 
-TEST(Advice, TakesBf16ToBeNoFasterWhereNoInstructionsComputeIt) {
+TEST(AdviceLongTest, TakesBf16ToBeNoFasterWhereNoInstructionsComputeIt) {
   const Model model = tiny_model(3);
   RunConfig config = slow_config(kUnlimited);
   config.device = {};  // nominal rates, by which bf16 is twice as fast
@@ -218,7 +218,7 @@ TEST(Advice, TakesBf16ToBeNoFasterWhereNoInstructionsComputeIt) {
   EXPECT_DOUBLE_EQ(computing(), 2 * with_instructions);
 }
 
-TEST(Advice, PlansRanksTogether) {
+TEST(AdviceLongTest, PlansRanksTogether) {
   const Model model = tiny_model(4);
   RunConfig config = slow_config(resident_bytes(model) / 3);
   config.parallel.data = 2;
@@ -231,7 +231,7 @@ TEST(Advice, PlansRanksTogether) {
   expect_truth(input, advice.changes);
 }
 
-TEST(Advice, PlansSeveralModelsTogether) {
+TEST(AdviceLongTest, PlansSeveralModelsTogether) {
   const Model model = tiny_model(4);
   RunConfig one = slow_config(resident_bytes(model) / 3), other = one;
   other.optimizer.learning_rate = 1e-2;
@@ -243,7 +243,7 @@ TEST(Advice, PlansSeveralModelsTogether) {
   expect_truth(input, advice.changes);
 }
 
-TEST(Advice, DoesNotDependOnThreads) {
+TEST(AdviceLongTest, DoesNotDependOnThreads) {
   const Model model = tiny_model(4);
   const AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);
   std::vector<std::vector<std::pair<std::string, double>>> results;
@@ -258,7 +258,7 @@ TEST(Advice, DoesNotDependOnThreads) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-TEST(Advice, SetsOpenBudgetsOfEachChangedRun) {
+TEST(AdviceLongTest, SetsOpenBudgetsOfEachChangedRun) {
   const Model model = tiny_model(4);
   RunConfig config = slow_config(resident_bytes(model) / 3);
   config.memory.host = kUnlimited;

@@ -99,9 +99,9 @@ int count_of_plans() {
   return count == nullptr ? 400 : std::atoi(count);
 }
 
-// Invariant of planning (Certificates.*): No plan beats its certificate. Random placements, orders and levels
-// of recomputation take longer than the bound, and so do all plans of small runs. More memory or a faster
-// machine never raises the bound. `STRATA_TEST_CERTIFICATES=10000` tries more random plans.
+// Invariant of planning (Certificates*.*): No plan beats its certificate. Random placements, orders and
+// levels of recomputation take longer than the bound, and so do all plans of small runs. More memory or a
+// faster machine never raises the bound. `STRATA_TEST_CERTIFICATES=10000` tries more random plans.
 TEST(Certificates, CountWhatTheLastUnitsPassHasOnce) {
   const StrategyOptions options{.precision = DType::bf16, .microbatches = 1};
   const Model model = tiny_gpt2(2);
@@ -122,7 +122,7 @@ TEST(Certificates, CountWhatTheLastUnitsPassHasOnce) {
   EXPECT_EQ(facts.turn + facts.units.back().levels.front().kept, bytes);
 }
 
-TEST(Certificates, AreBeatenByNoRandomPlan) {
+TEST(CertificatesLongTest, AreBeatenByNoRandomPlan) {
   int plans = 0;
   double nearest = std::numeric_limits<double>::infinity();
   for (std::uint32_t seed = 1; plans < count_of_plans(); ++seed) {
@@ -172,7 +172,7 @@ double shortest_step(const Model& model, const RunConfig& config, const Strategy
   return shortest;
 }
 
-TEST(Certificates, AreBeatenByNoPlanOfASmallRun) {
+TEST(CertificatesLongTest, AreBeatenByNoPlanOfASmallRun) {
   const Model model = tiny_model(1);
   const Strategy strategy = tiny_strategy(model, {.microbatches = 2});
   const Bytes least = Residency(lower_training(model, strategy), kDevicePair).needs().smallest;
@@ -193,7 +193,7 @@ TEST(Certificates, AreBeatenByNoPlanOfASmallRun) {
   }
 }
 
-TEST(Certificates, FallWithBudgetsAndRates) {
+TEST(CertificatesLongTest, FallWithBudgetsAndRates) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);
     const RandomPlan plan = random_plan(random);

@@ -69,8 +69,8 @@ double idle_share(const std::vector<JointPlan>& plans) {
   return 1 - computing / plans.front().round_seconds;
 }
 
-// Invariant (JointPipelines.*): Several pipelines are their runs alone.
-TEST(JointPipelines, FillOneAnothersBubbles) {
+// Invariant (JointPipelines*.*): Several pipelines are their runs alone.
+TEST(JointPipelinesLongTest, FillOneAnothersBubbles) {
   for (const PipelineSchedule schedule : {gpipe, one_f_one_b, zero_bubble}) {
     SCOPED_TRACE(static_cast<int>(schedule));
     Pipelines alone, four;
@@ -115,7 +115,7 @@ Pipelines mixed_pipelines() {
   return models;
 }
 
-TEST(JointPipelines, MeetInEveryOrderWithinEveryBudget) {
+TEST(JointPipelinesLongTest, MeetInEveryOrderWithinEveryBudget) {
   for (const Bytes device : {kUnlimited, 96 * KiB}) {
     Pipelines models = mixed_pipelines();
     models.set_device(device);
@@ -153,7 +153,7 @@ TEST(JointPipelines, LeaveStateInItsPlaceOnEveryRoleWhenOneEnds) {
 
 /// Each stage set keeps gathered what it has room for of a data rank's program, so others' meshes may not go
 /// with it.
-TEST(JointPipelines, StandBesideModelsOfOtherMeshes) {
+TEST(JointPipelinesLongTest, StandBesideModelsOfOtherMeshes) {
   for (const int zero_stage : {1, 2, 3}) {
     for (const Bytes device : {kUnlimited, 256 * KiB, 128 * KiB, 96 * KiB, 64 * KiB}) {
       SCOPED_TRACE(fmt::format("stage {} in {}", zero_stage, device));

@@ -138,8 +138,8 @@ void expect_the_same_places(const Program& training, const Program& validation) 
   EXPECT_EQ(training.state.size(), validation.state.size());
 }
 
-// Invariant (JointPlans.*): Several models are their runs alone.
-TEST(JointPlans, AreExactWithinEveryBudget) {
+// Invariant (JointPlans*.*): Several models are their runs alone.
+TEST(JointPlansLongTest, AreExactWithinEveryBudget) {
   Models models = mixed_models();
   const Bytes smallest = smallest_device(models);
   const Bytes state = 220 * KiB;
@@ -226,7 +226,7 @@ TEST(JointPlans, AreTheSameEachTime) {
   EXPECT_EQ(print(models.plan().training.program), print(models.plan().training.program));
 }
 
-TEST(JointRefusals, NameTheBudgetThatHoldsEachModelButNotAll) {
+TEST(JointRefusalsLongTest, NameTheBudgetThatHoldsEachModelButNotAll) {
   Models models;
   for (int m = 0; m < 3; ++m) models.add(tiny_model());
   RunConfig config = models.config(0);

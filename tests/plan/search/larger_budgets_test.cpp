@@ -51,7 +51,7 @@ RandomRun random_run(std::mt19937& random) {
 /// Rates are known to some percent, and a search stops at what it cannot tell from the best by more than 1 %.
 constexpr double kAlike = 1.02;
 
-TEST(LargerBudgets, PlanNoLongerStepWithAnEighthMore) {
+TEST(LargerBudgetsLongTest, PlanNoLongerStepWithAnEighthMore) {
   for (std::uint32_t seed = 1; seed <= count_of_runs(); ++seed) {
     std::mt19937 random(seed);
     const RandomRun run = random_run(random);
@@ -66,7 +66,7 @@ TEST(LargerBudgets, PlanNoLongerStepWithAnEighthMore) {
   }
 }
 
-TEST(LargerBudgets, PlanNoLongerStepAtRandom) {
+TEST(LargerBudgetsLongTest, PlanNoLongerStepAtRandom) {
   int planned = 0, longer = 0;
   double most = 0;
   for (std::uint32_t seed = 1; seed <= count_of_runs(); ++seed) {

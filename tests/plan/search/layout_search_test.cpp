@@ -117,12 +117,12 @@ std::size_t expect_bounds(const LayoutInput& input) {
   return planned;
 }
 
-TEST(LayoutCosts, BoundWhatEveryLayoutIsPlannedToTake) {
+TEST(LayoutCostsLongTest, BoundWhatEveryLayoutIsPlannedToTake) {
   EXPECT_GT(expect_bounds(input_of({}, 1)), 3U);
   EXPECT_GT(expect_bounds(input_of({}, 4)), 30U);
 }
 
-TEST(LayoutCosts, BoundRunsInWhichRanksSendLessThanAllGradients) {
+TEST(LayoutCostsLongTest, BoundRunsInWhichRanksSendLessThanAllGradients) {
   // The link decides.
   const auto slow = [](const std::vector<std::string>& settings) {
     LayoutInput input = input_of(settings, 2);
@@ -135,7 +135,7 @@ TEST(LayoutCosts, BoundRunsInWhichRanksSendLessThanAllGradients) {
             5U);
 }
 
-TEST(LayoutCosts, BoundPipelinesOfUnequalChunksWithAndWithoutANorm) {
+TEST(LayoutCostsLongTest, BoundPipelinesOfUnequalChunksWithAndWithoutANorm) {
   for (const char* clip : {"optimizer.clip_norm=1", "optimizer.clip_norm=0"}) {
     EXPECT_GT(expect_bounds(input_of({"parallel.pipeline=2", "train.microbatch=1", clip}, 2)), 2U);
     EXPECT_GT(expect_bounds(input_of({"parallel.pipeline=2", "parallel.schedule=interleaved",
@@ -157,7 +157,7 @@ TEST(LayoutCosts, KnowOnWhichNodesRanksOfASequenceLie) {
   EXPECT_GT(across, 2 * beside) << "with two stages its ranks are not neighbours";
 }
 
-TEST(LayoutSearch, FindsTheShortestStepOfASmallSpace) {
+TEST(LayoutSearchLongTest, FindsTheShortestStepOfASmallSpace) {
   for (const std::int64_t ranks : {1, 2, 4}) {
     const LayoutInput input = input_of({}, ranks);
     double shortest = std::numeric_limits<double>::infinity();
@@ -177,7 +177,7 @@ TEST(LayoutSearch, FindsTheShortestStepOfASmallSpace) {
   }
 }
 
-TEST(LayoutSearch, FindsTheSameOnAnyNumberOfThreads) {
+TEST(LayoutSearchLongTest, FindsTheSameOnAnyNumberOfThreads) {
   const LayoutInput input = input_of({}, 4);
   const LayoutSearch alone = search_layouts(input);
   std::optional<LayoutSearch> together;
@@ -188,14 +188,14 @@ TEST(LayoutSearch, FindsTheSameOnAnyNumberOfThreads) {
     EXPECT_EQ(alone.trials[i].layout, together->trials[i].layout);
 }
 
-TEST(LayoutSearch, PlansALongStepByTwoShortOnes) {
+TEST(LayoutSearchLongTest, PlansALongStepByTwoShortOnes) {
   const LayoutInput input = input_of({"train.batch=2048", "train.microbatch=1", "parallel.pipeline=2"}, 2);
   const LayoutSearch search = search_layouts(input);
   const double whole = planned_seconds(input, search.best().layout);
   EXPECT_NEAR(search.best().planned->seconds, whole, 0.02 * whole);
 }
 
-TEST(LayoutSearch, SaysWhatIsWrongIfNoLayoutFits) {
+TEST(LayoutSearchLongTest, SaysWhatIsWrongIfNoLayoutFits) {
   const auto error = [](const LayoutInput& input) {
     try {
       search_layouts(input);

@@ -105,7 +105,7 @@ TEST(PlacementSearch, SendsNoStateToSlowDrivesThatTheDeviceHasRoomFor) {
   }
 }
 
-TEST(PlacementSearch, KeepsMoreUnitsOnTheDeviceThanAreCheapIfTheHostIsSmallerAndNamesTheSmallest) {
+TEST(PlacementSearchLongTest, KeepsMoreUnitsOnTheDeviceThanAreCheapIfTheHostIsSmallerAndNamesTheSmallest) {
   std::size_t beyond_cheap = 0;
   for (const GatheringRun& run : gathering_runs()) {
     PlacementSearch search(run.model, run.strategy, kSlowLink);

@@ -50,7 +50,7 @@ TEST(Planner, MovesNoStateOffADeviceThatHoldsAllOfItToUpdateItOnTheHost) {
 
 /// A Llama of 8 billion parameters on one H200 (examples/machines/h200.yaml): before other numbers of
 /// activations are saved, the order is shorter that is longer with them.
-TEST(Planner, ChoosesTheOrderThatIsShortestWithWhatItSavesAtLast) {
+TEST(PlannerLongTest, ChoosesTheOrderThatIsShortestWithWhatItSavesAtLast) {
   Architecture a = tiny_model(32, false, 128'256).architecture;
   a.hidden = 4096;
   a.heads = 32;
@@ -82,7 +82,7 @@ TEST(Planner, ChoosesTheOrderThatIsShortestWithWhatItSavesAtLast) {
   EXPECT_LE(chosen, seconds_in(Order::microbatch_major) * 1.02);
 }
 
-TEST(Planner, HoldsEveryBudgetDownToTheSmallestAndNamesItBelow) {
+TEST(PlannerLongTest, HoldsEveryBudgetDownToTheSmallestAndNamesItBelow) {
   const Model model = tiny_model(4);
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     RunConfig config = tiny_config({.order = order});
@@ -151,7 +151,7 @@ TEST(Planner, RefusesAHostBudgetThatIsTooSmallAndNamesTheNeed) {
   EXPECT_THAT(config_error(config, model), HasSubstr("memory.host: 1.00 KiB is too small"));
 }
 
-TEST(Planner, HoldsTheHostBudgetInValidationToo) {
+TEST(PlannerLongTest, HoldsTheHostBudgetInValidationToo) {
   const Model model = tiny_model();
   RunConfig config = tiny_config();
   config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / 4;
@@ -187,7 +187,7 @@ Model wide_model(std::int64_t layers) {
   return build_model(a);
 }
 
-TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
+TEST(PlannerLongTest, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
   const Model model = wide_model(6);
   RunConfig config = tiny_config({.microbatches = 4});
   config.data.sequence_length = 512;
@@ -219,7 +219,7 @@ TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
   EXPECT_LT(before, 6);
 }
 
-TEST(Planner, SavesSomeTensorsOfABlockIfTheLinkHasTimeForSome) {
+TEST(PlannerLongTest, SavesSomeTensorsOfABlockIfTheLinkHasTimeForSome) {
   const Model model = wide_model(4);
   RunConfig config = tiny_config({.microbatches = 4});
   config.data.sequence_length = 512;
@@ -275,7 +275,7 @@ TEST(Planner, ReadsStateAheadIntoTheRoomThatGradientsLeave) {
   EXPECT_GT(state, 3 * (*config.memory.host - others) / 4);
 }
 
-TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
+TEST(PlannerLongTest, PlansSeventyBillionParametersWithoutTouchingThem) {
   Architecture a;
   a.model_type = "llama";
   a.family = Family::llama;
@@ -391,7 +391,7 @@ TEST(Planner, LetsForwardPassesBeginWhileUpdatesOfTheStepBeforeAreMade) {
   EXPECT_GT(last_update, first_pass + 1.2 * round.seconds);  // of the next step
 }
 
-TEST(Planner, RecomputesRatherThanSendActivationsToDrives) {
+TEST(PlannerLongTest, RecomputesRatherThanSendActivationsToDrives) {
   const Model model = model_of_width(64);
   RunConfig config = tiny_config({.microbatches = 8});
   config.plan.order.reset();

@@ -68,7 +68,7 @@ std::string outcome(std::vector<std::string> overrides) {
   }
 }
 
-TEST(SizeLimit, EveryExtremeOfEveryKeyIsPlannedOrRefusedWithASentence) {
+TEST(SizeLimitLongTest, EveryExtremeOfEveryKeyIsPlannedOrRefusedWithASentence) {
   int refused = 0;
   for (const std::string& key : integer_keys()) {
     for (const std::int64_t value : kExtremes) {
@@ -84,7 +84,7 @@ TEST(SizeLimit, EveryExtremeOfEveryKeyIsPlannedOrRefusedWithASentence) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(SizeLimit, PairsOfExtremesArePlannedOrRefusedWithASentence) {
+TEST(SizeLimitLongTest, PairsOfExtremesArePlannedOrRefusedWithASentence) {
   // The batch must be a multiple of the first two.
   constexpr std::array keys = {"train.microbatch",         "parallel.data",           "data.sequence_length",
                                "model.config.hidden_size", "model.config.vocab_size", "train.steps"};

@@ -127,9 +127,9 @@ void expect_true(const GridRun& run, const RunConfig& refused) {
   }
 }
 
-// Invariant of planning (SmallestBudget.*): A refusal names a budget that works. If a budget is too small,
+// Invariant of planning (SmallestBudget*.*): A refusal names a budget that works. If a budget is too small,
 // the refusal names the smallest budget that works.
-TEST(SmallestBudget, IsOneThatWorksAndTheSmallestOverAGridOfRuns) {
+TEST(SmallestBudgetLongTest, IsOneThatWorksAndTheSmallestOverAGridOfRuns) {
   Grid grid(14);
   for (int i = 0; i < 60 && !::testing::Test::HasFailure(); ++i) {
     const GridRun run = grid.pick();
