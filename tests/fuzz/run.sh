@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets with clang into build-fuzz/ and runs them, each for SECONDS, on the committed corpus and what it grows to:
-# tests/fuzz/run.sh SECONDS [TARGET...]. STRATA_FUZZ_BUILD names another folder, STRATA_FUZZ_OPTIMIZATION another level than -O1. 0 seconds: only the committed inputs.
+# Builds the fuzz targets and runs them, each for SECONDS, on the committed corpus and what it grows to:
+# tests/fuzz/run.sh [--built] SECONDS [TARGET...]. 0 seconds: only the committed inputs. --built: they are built already.
+# build.sh says which variables choose the folder and how it is built.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-seconds=${1:?usage: run.sh SECONDS [TARGET...]}
-shift
 build=${STRATA_FUZZ_BUILD:-$here/../../build-fuzz}
-
-[ -f "$build/build.ninja" ] || cmake -S "$here" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=clang++ \
-  -DSTRATA_FUZZ_OPTIMIZATION="${STRATA_FUZZ_OPTIMIZATION:--O1}" >/dev/null
-cmake --build "$build" --parallel "${STRATA_FUZZ_JOBS:-$(nproc)}" >"$build/log" || { cat "$build/log" >&2; exit 1; }
+built=no
+[ "${1-}" != --built ] || { built=yes && shift; }
+seconds=${1:?usage: run.sh [--built] SECONDS [TARGET...]}
+shift
+[ "$built" = yes ] || "$here/build.sh"
 targets=("$@")
 [ $# -gt 0 ] || for source in "$here"/*_fuzz.cpp; do targets+=("$(basename "$source" _fuzz.cpp)"); done
 
