@@ -17,6 +17,7 @@
 #include "base/json_text.h"
 #include "base/missing_path.h"
 #include "engine/checkpoint/read_weights.h"
+#include "engine/checkpoint/refusals.h"
 #include "engine/config/words.h"
 #include "engine/graph/adapters.h"
 #include "engine/model/adapter_targets.h"
@@ -283,6 +284,31 @@ PeftFolder::PeftFolder(const fs::path& folder, const Model& model)
   });
   for (const auto& [name, tensor] : file_.tensors())
     if (!needed.contains(name)) refuse(fmt::format("this run has no adapter tensor {}", name));
+}
+
+RunConfig::AdapterSection peft_section(const fs::path& folder) {
+  constexpr std::string_view kDown = ".lora_A.weight";
+  const fs::path path = folder / kConfig;
+  const nlohmann::ordered_json config = read_ordered_json_object(existing(path));
+  RunConfig::AdapterSection section = ranks_in(path, config);
+  const bool is_rslora = config.value("use_rslora", nlohmann::ordered_json()) == true;
+  const bool is_dora = config.value("use_dora", nlohmann::ordered_json()) == true;
+  section.type = is_dora ? AdapterType::dora : is_rslora ? AdapterType::rslora : AdapterType::lora;
+  section.targets.clear();
+  const SafetensorsReader file(existing(folder / kAdapterWeights));
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (name.starts_with(kPrefix) && name.ends_with(kDown))
+      section.targets.push_back(name.substr(std::string_view(kPrefix).size(),
+                                            name.size() - std::string_view(kPrefix).size() - kDown.size()));
+  }
+  if (section.targets.empty()) refuse(file.path(), fmt::format("it has no tensor {}…{}", kPrefix, kDown));
+  return section;
+}
+
+std::string base_model_name(const fs::path& folder) {
+  const nlohmann::json name =
+      read_json_object(existing(folder / kConfig)).value("base_model_name_or_path", nlohmann::json());
+  return name.is_string() ? name.get<std::string>() : "";
 }
 
 void PeftFolder::read_tensor(const std::string& name, std::int64_t first, std::span<float> out) const {

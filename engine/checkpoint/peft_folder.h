@@ -28,6 +28,14 @@ class PeftFolder {
   SafetensorsReader file_;
 };
 
+/// The `adapter` section that asks for just the adapters of a folder of PEFT, but for its path. Throws
+/// ConfigError for what is damaged or of no kind that is read.
+RunConfig::AdapterSection peft_section(const std::filesystem::path& folder);
+
+/// The model that a folder of PEFT was trained on, as the folder names it: a path, or a name on a hub. Empty:
+/// it names none. Throws ConfigError if its configuration is damaged.
+std::string base_model_name(const std::filesystem::path& folder);
+
 /// If adapter.path names a folder that asks for another dropout than adapter.dropout: a sentence that says
 /// so. Empty otherwise; what is wrong with the folder is said where it is read.
 std::string dropout_warning(const RunConfig::AdapterSection& adapter);

@@ -59,8 +59,10 @@ struct DoctorCommand : RunFileCommand {
 };
 int run_doctor(const DoctorCommand& command);
 
+/// `run_file` may be a checkpoint or a folder of checkpoints instead.
 struct ExportCommand : RunFileCommand {
   std::string folder;
+  std::string base;    ///< the model beneath adapters; empty: as the run file or the checkpoint says
   std::string dtype;   ///< "fp32" or "bf16"
   bool merge = false;  ///< adapters into the model, instead of a folder of adapters
 };
@@ -88,8 +90,10 @@ int run_tokenize(const TokenizeCommand& command);
 
 /// What commands take that use a model without a run.
 struct ModelCommand {
-  std::string model;          ///< a folder of Hugging Face, a checkpoint or a folder of checkpoints
-  std::string tokenizer;      ///< a folder, its tokenizer.json, or "bytes"; empty: the model's folder
+  std::string name;       ///< of the command, as it is typed
+  std::string model;      ///< a folder of Hugging Face, a checkpoint or a folder of checkpoints
+  std::string adapter;    ///< a folder of PEFT, or checkpoints of adapters; empty: none, or `model` has them
+  std::string tokenizer;  ///< a folder, its tokenizer.json, or "bytes"; empty: the model's folder
   std::string begin_token;    ///< of data.begin_token; empty: that of the checkpoint's run, or auto
   std::string precision;      ///< of RunConfig::train, or "auto"
   std::string device;         ///< "cpu" or "cuda"

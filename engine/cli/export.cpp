@@ -1,130 +1,157 @@
-// strata export: the newest checkpoint as a Hugging Face folder, or its adapters as one of PEFT.
+// strata export: a checkpoint as a Hugging Face folder, or its adapters as one of PEFT. A run file only says
+// where its checkpoints are, and which model is beneath adapters.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/resolved_path.h"
 #include "base/watchdog.h"
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/hf_folder.h"
-#include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/default_folder.h"
+#include "engine/cli/next_commands.h"
 #include "engine/cli/overwriting.h"
+#include "engine/cli/own_name.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
-#include "engine/config/load.h"
+#include "engine/config/run_models.h"
+#include "engine/generate/saved_model.h"
 
 namespace strata {
 namespace {
+
+namespace fs = std::filesystem;
+
+/// What the command is about, however it names it.
+struct Exported {
+  fs::path checkpoints;          ///< one, or a folder of them
+  fs::path base = {};            ///< of adapters; empty: as the checkpoint says
+  CompanionSources beside = {};  ///< of an older checkpoint, which has no such files itself
+};
 
 void say(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) std::cerr << "warning: " << warning << '\n';
 }
 
-/// A checkpoint may have left the machine where its model's folder was: it has that folder's config.json.
-void find_model(RunConfig& config) {
-  if (config.model.path.empty() || is_there(config.model.path)) return;
-  for (const CheckpointEntry& entry : list_checkpoints(FileSystem::real(), config.checkpoint.path)) {
-    const std::filesystem::path folder = entry.folder / kCompanionFolder;
-    if (!entry.manifest || !is_there(folder / "config.json")) continue;
-    std::cerr << fmt::format("model.path {} is not there: using {}\n", config.model.path, folder.string());
-    config.model.path = folder.string();
-    return;
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+CommandOutput output_of(const ExportCommand& command) {
+  return {"the folder to write", command.folder};
+}
+
+Exported named_by_folder(const ExportCommand& command) {
+  fs::path path = command.run_file;
+  if (!path.has_filename()) path = path.parent_path();  // as a shell completes it
+  if (!command.overrides.empty())
+    throw ConfigError(fmt::format("--set {}: belongs to a run file, and {} is a folder",
+                                  command.overrides.front(), path.string()));
+  refuse_several_models(path, {"export", "", command.folder});
+  refuse_overwriting(
+      {{output_of(command)}, {checkpoints_in(is_checkpoint(path) ? path.parent_path() : path)}});
+  return {.checkpoints = path};
+}
+
+Exported named_by_run_file(const ExportCommand& command, Watchdog& watchdog) {
+  const RunModels run = load_run_models(command.run_file, command.overrides);
+  if (run.models.size() > 1) {
+    std::vector<std::string> names;
+    for (const NamedRun& model : run.models) names.push_back(model.name);
+    const std::string& first = run.models.front().config.checkpoint.path;
+    ask_for_one_model(command.run_file, names, first.empty() ? "CHECKPOINTS" : first,
+                      {"export", "", command.folder});
   }
+  const RunConfig& config = run.models.front().config;
+  watchdog.set_seconds(static_cast<double>(config.train.watchdog));
+  CommandFiles files = files_of(command, run);
+  files.outputs.push_back(output_of(command));
+  refuse_overwriting(files);
+  if (config.checkpoint.path.empty())
+    throw ConfigError(command.run_file + " says checkpoint: none, so there is no checkpoint to export");
+  refuse_other_run(command, run,
+                   "name the folder of the run that is to be exported with --set checkpoint.path=FOLDER");
+  const bool has_base = !config.model.path.empty() && is_there(config.model.path);
+  return {.checkpoints = config.checkpoint.path,
+          .base = has_base ? config.model.path : "",
+          .beside = companion_sources(config)};
 }
 
-/// Whether adapters' checkpoints are there that do not have the model, too.
-bool name_their_models(const std::filesystem::path& path) {
-  return std::ranges::any_of(list_checkpoints(FileSystem::real(), path), [](const CheckpointEntry& entry) {
-    return entry.manifest && entry.manifest->base;
-  });
+SavedModel open(const ExportCommand& command, const Exported& exported) {
+  BaseOptions base{.folder = command.base.empty() ? exported.base : fs::path(command.base),
+                   .is_read = command.merge || !command.base.empty(),
+                   .advice = "put it there, or name its folder with --base FOLDER"};
+  SavedModel saved = open_saved_model(exported.checkpoints, {}, base);
+  say(saved.warnings);
+  if (!command.base.empty() && !saved.manifest.base)
+    throw ConfigError(
+        fmt::format("--base: checkpoint {} has the whole model; leave --base out", saved.folder.string()));
+  if (command.merge && !saved.model->adapts())
+    throw ConfigError(fmt::format("--merge: checkpoint {} has no adapters, so there is nothing to merge",
+                                  saved.folder.string()));
+  return saved;
 }
 
-/// The checkpoint's own; an older one may have none.
-Companions companions_of(const RunConfig& config, const OpenCheckpoint& checkpoint) {
+/// The model beneath adapters, from the root on, as checkpoints name it. Empty: it had random weights.
+std::string base_of(const ExportCommand& command, const Exported& exported, const Manifest& manifest) {
+  const fs::path base = command.base.empty() ? exported.base : fs::path(command.base);
+  if (!base.empty()) return resolved(base).string();
+  return manifest.base ? manifest.base->path : "";
+}
+
+Companions companions_of(const SavedModel& saved, const Exported& exported) {
   std::vector<std::string> warnings;
-  Companions companions = checkpoint.manifest.companions.empty()
-                              ? find_companions(companion_sources(config), warnings)
-                              : stored_companions(checkpoint.folder, checkpoint.manifest, warnings);
+  Companions companions = saved.manifest.companions.empty()
+                              ? find_companions(exported.beside, warnings)
+                              : stored_companions(saved.folder, saved.manifest, warnings);
   say(warnings);
   return companions;
 }
 
-nlohmann::json config_of(const RunConfig& config, const Model& model, const Companions& companions) {
+nlohmann::json config_of(const SavedModel& saved, const Companions& companions) {
   if (const Companion* stored = find(companions, "config.json"))
     return parse_json(stored->content, stored->name);
-  return config.model.path.empty() ? to_hf_config(model.architecture) : read_hf_config(config.model.path);
+  return to_hf_config(saved.manifest.architecture);
 }
 
 /// What was put beside the weights.
-std::string described(const RunConfig& config, const Companions& companions) {
+std::string described(const Exported& exported, const Companions& companions) {
   if (have_tokenizer(companions)) return ", with its tokenizer";
-  const std::string source = companion_sources(config).tokenizer.string();
+  const std::string source = exported.beside.tokenizer.string();
   if (source.empty()) return "";
   return fmt::format(", without a tokenizer: {} had none that could be kept", source);
-}
-
-void refuse_overwriting_run(const ExportCommand& command) {
-  const RunModels run = load_run_models(command.run_file, command.overrides);
-  CommandFiles files = files_of(command, run);
-  files.outputs.push_back({"the folder to write", command.folder});
-  refuse_overwriting(files);
 }
 
 }  // namespace
 
 int run_export(const ExportCommand& command) {
   Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
-  RunConfig config = load_run_config(command.run_file, command.overrides);
-  watchdog.set_seconds(static_cast<double>(config.train.watchdog));
-  refuse_overwriting_run(command);
-  if (config.checkpoint.path.empty()) {
-    throw ConfigError(command.run_file + " says checkpoint: none, so there is no checkpoint to export");
-  }
-  RunModels run;
-  run.models.push_back({"", {}, config});
-  run.checkpoint_path = config.checkpoint.path;
-  refuse_other_run(command, run,
-                   "name the folder of the run that is to be exported with --set checkpoint.path=FOLDER");
-  const std::string base = config.model.path;
-  const bool needs_base = command.merge && name_their_models(config.checkpoint.path);
-  if (!needs_base) find_model(config);  // which has no weights
-  const Model model = load_model(config);
-  warn_of_model(config);
-  if (command.merge && !model.adapts())
-    throw ConfigError("--merge: the run file has no adapters (adapter.type), so there is nothing to merge");
-  CheckpointStore checkpoints(config.checkpoint.path, config.checkpoint.keep);
-  if (needs_base) {
-    BaseWeights weights = base_weights(config, model);
-    weights.as_trained = true;
-    checkpoints.set_base(std::move(weights));
-  }
-  std::optional<OpenCheckpoint> open = checkpoints.open_newest(model);
-  if (!open) throw ConfigError(fmt::format("there is no checkpoint in {}", config.checkpoint.path));
-  say(open->warnings);
+  const Exported exported =
+      is_folder(command.run_file) ? named_by_folder(command) : named_by_run_file(command, watchdog);
+  const SavedModel saved = open(command, exported);
   HfExport options;
   options.dtype = command.dtype == "bf16" ? DType::bf16 : DType::fp32;
-  options.companions = companions_of(config, *open);
-  const ReadParameters read = [&](std::size_t unit, FlatRange range, std::span<float> out) {
-    open->state.read(unit, weights_in(range.flat), range, out);
-  };
-  if (model.adapts() && !command.merge) {
-    save_peft_folder(command.folder, model, read, base, options);
+  options.companions = companions_of(saved, exported);
+  const bool is_adapter = saved.model->adapts() && !command.merge;
+  if (is_adapter) {
+    save_peft_folder(command.folder, *saved.model, saved.read, base_of(command, exported, saved.manifest),
+                     options);
   } else {
-    options.config = config_of(config, model, options.companions);
-    save_hf_folder(command.folder, model, model.adapts() ? merge_adapters(model, read) : read, options);
+    options.config = config_of(saved, options.companions);
+    save_hf_folder(command.folder, *saved.model,
+                   saved.model->adapts() ? merge_adapters(*saved.model, saved.read) : saved.read, options);
   }
-  std::cout << fmt::format("wrote {}{} (step {}, {}){}\n",
-                           model.adapts() && !command.merge ? "the adapters to " : "", command.folder,
-                           open->progress.step, command.dtype, described(config, options.companions));
+  std::cout << fmt::format("wrote {}{} (step {}, {}){}\n", is_adapter ? "the adapters to " : "",
+                           command.folder, saved.manifest.progress.step, command.dtype,
+                           described(exported, options.companions));
   return 0;
 }
 

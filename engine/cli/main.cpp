@@ -55,10 +55,13 @@ CLI::Validator within(double least, double most) {
 }
 
 void add_model(CLI::App& app, ModelCommand& command) {
+  command.name = app.get_name();
   app.add_option("model", command.model,
                  "a Hugging Face folder, a checkpoint (step-00000100), or a folder of checkpoints: its "
-                 "newest is taken")
+                 "newest is taken; or a PEFT folder, whose model is taken where it says")
       ->required();
+  app.add_option("--adapter", command.adapter,
+                 "adapters on the model: a PEFT folder, or checkpoints of a run with adapters");
   app.add_option("--tokenizer", command.tokenizer,
                  "a model's folder, its tokenizer.json, or 'bytes'; left out: the model's own");
   app.add_option("--begin-token", command.begin_token,
@@ -120,6 +123,21 @@ CLI::App* add_generate(CLI::App& app, GenerateCommand& command) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
   generate->add_option("--seed", command.seed, "seed of the draws: the same seed draws the same tokens");
   return generate;
+}
+
+void add_export(CLI::App& app, ExportCommand& command) {
+  CLI::App* added = app.add_subcommand("export", "write a checkpoint as a Hugging Face folder");
+  add_run_file(*added, command)
+      ->description(
+          "a checkpoint (step-00000100), or a folder of checkpoints: its newest is taken; or a run file "
+          "(YAML), for its newest checkpoint")
+      ->required();
+  added->add_option("folder", command.folder, "the folder to write; must be empty or not exist")->required();
+  added->add_flag("--merge", command.merge, "add adapters to the model and write the whole model");
+  added->add_option("--base", command.base, "the model beneath adapters, if it is not where the run had it");
+  added->add_option("--dtype", command.dtype, "type of the tensors")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->default_val("fp32");
 }
 
 CLI::App* add_evaluate(CLI::App& app, EvaluateCommand& command) {
@@ -257,15 +275,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1, 1'000'000));
 
   ExportCommand export_command;
-  CLI::App* export_app = app.add_subcommand("export", "write the newest checkpoint as a Hugging Face folder");
-  add_run_file(*export_app, export_command)->required();
-  export_app->add_option("folder", export_command.folder, "the folder to write; must be empty or not exist")
-      ->required();
-  export_app->add_flag("--merge", export_command.merge,
-                       "add adapters to the model and write the whole model");
-  export_app->add_option("--dtype", export_command.dtype, "type of the tensors")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->default_val("fp32");
+  add_export(app, export_command);
 
   TokenizeCommand tokenize;
   CLI::App* tokenize_app = app.add_subcommand(

@@ -10,8 +10,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host_memory.h"
-#include "engine/checkpoint/companions.h"
+#include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/device.h"
+#include "engine/cli/next_commands.h"
+#include "engine/cli/own_name.h"
 #include "engine/cli/precision.h"
 #include "engine/config/words.h"
 
@@ -47,6 +49,38 @@ Precision precision_of(const ModelCommand& command) {
   return command.device == "cpu" && !without_bf16(nullptr).empty() ? DType::fp32 : DType::bf16;
 }
 
+/// The model beneath the folder of adapters that is the command's model.
+std::filesystem::path base_of(const ModelCommand& command) {
+  const std::string name = base_model_name(command.model);
+  for (const std::filesystem::path& base :
+       {std::filesystem::path(name), command.model / std::filesystem::path(name)})
+    if (!name.empty() && is_there(base / "config.json")) return base;
+  const auto line = [&](const std::string& base) {
+    return command_line({command.name, base, "--adapter", command.model});
+  };
+  const std::string what = command.model + " has adapters alone, and ";
+  if (name.empty())
+    throw ConfigError(
+        fmt::format("{}does not say to which model they belong; name its folder: {}", what, line("FOLDER")));
+  const bool is_on_hub = std::ranges::count(name, '/') == 1 && name.find_first_of("/.") != 0;
+  const std::string download = "models/" + name.substr(name.find('/') + 1);
+  throw ConfigError(fmt::format("{}the model that they belong to is not there: {}; {}", what, name,
+                                is_on_hub
+                                    ? fmt::format("get it with hf download {} --local-dir {}, then: {}",
+                                                  shell_word(name), shell_word(download), line(download))
+                                    : fmt::format("name the folder where it is: {}", line("FOLDER"))));
+}
+
+ModelSource source_of(const ModelCommand& command, const ModelUse& use) {
+  if (!command.adapter.empty()) return open_adapted_model(command.model, command.adapter, use);
+  if (is_there(std::filesystem::path(command.model) / "adapter_config.json"))
+    return open_adapted_model(base_of(command), command.model, use);
+  refuse_several_models(command.model, {command.name, ""});
+  return open_model(
+      command.model, use,
+      "name the folder where it is: " + command_line({command.name, "FOLDER", "--adapter", command.model}));
+}
+
 }  // namespace
 
 OpenedModel open_model(const ModelCommand& command) {
@@ -54,7 +88,7 @@ OpenedModel open_model(const ModelCommand& command) {
   config.device.kind = command.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
   config.train.threads = command.threads;
   const Precision precision = precision_of(command);
-  ModelSource source = open_model(command.model, config.device.kind, precision.products);
+  ModelSource source = source_of(command, {config.device.kind, precision.products});
   for (const std::string& warning : source.warnings) std::cerr << "warning: " << warning << '\n';
   std::unique_ptr<Device> device = make_device(config);
   const ParameterBudget budget = budgets(command, *device);
@@ -63,9 +97,9 @@ OpenedModel open_model(const ModelCommand& command) {
 
 std::string tokenizer_of(const ModelCommand& command, const ModelSource& source) {
   if (!command.tokenizer.empty()) return command.tokenizer;
+  for (const std::filesystem::path& folder : source.text_folders)
+    if (is_there(folder / "tokenizer.json")) return folder.string();
   if (!source.is_checkpoint) return source.folder.string();
-  const std::filesystem::path companions = source.folder / kCompanionFolder;
-  if (is_there(companions / "tokenizer.json")) return companions.string();
   throw ConfigError(
       fmt::format("{} is a checkpoint, which has no tokenizer: name a model's folder with --tokenizer, or "
                   "'bytes' if it was trained on bytes",

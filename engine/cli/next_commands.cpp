@@ -1,13 +1,22 @@
 #include "engine/cli/next_commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <vector>
+#include <algorithm>
+#include <system_error>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "engine/checkpoint/checkpoint_list.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/cli/own_name.h"
 #include "engine/generate/prompts.h"
 
 namespace strata {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 bool has_conversations(const DataFacts& facts) {
@@ -28,12 +37,12 @@ std::vector<std::string> words_to_try(const PreparedModel& model) {
 
 }  // namespace
 
-std::string commands_of_model(const PreparedModel& model) {
+std::string commands_of_model(const PreparedModel& model, const std::string& out) {
   const std::string& folder = model.config.checkpoint.path;
   std::string text;
   if (!tokenizer_of_run(model.config).empty())
     text += fmt::format("  try it    {}\n", command_line(words_to_try(model)));
-  return text + fmt::format("  export    {}\n", command_line({"export", folder, folder + "-exported"}));
+  return text + fmt::format("  export    {}\n", command_line({"export", folder, out}));
 }
 
 std::string command_to_train_on(const TrainCommand& command, const RunConfig& config, const Job& job) {
@@ -44,6 +53,38 @@ std::string command_to_train_on(const TrainCommand& command, const RunConfig& co
   longer.overrides.push_back(config.train.epochs ? fmt::format("train.epochs={}", 2 * *config.train.epochs)
                                                  : fmt::format("train.steps={}", 2 * config.train.steps));
   return same_command(longer, job);
+}
+
+std::vector<std::string> models_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code cannot_be_asked;
+    if (entry->is_directory(cannot_be_asked) &&
+        !checkpoint_folders(FileSystem::real(), entry->path()).empty())
+      names.push_back(entry->path().filename().string());
+  }
+  std::erase(names, "set-aside");
+  std::ranges::sort(names);
+  return names;
+}
+
+void refuse_several_models(const fs::path& folder, const std::vector<std::string>& words) {
+  if (is_there(folder / kManifestName) || is_there(folder / "config.json")) return;
+  if (!checkpoint_folders(FileSystem::real(), folder).empty()) return;
+  const std::vector<std::string> names = models_in(folder);
+  if (!names.empty()) ask_for_one_model(folder.string(), names, (folder / names.front()).string(), words);
+}
+
+void ask_for_one_model(const std::string& what, const std::vector<std::string>& names,
+                       const std::string& folder, std::vector<std::string> words) {
+  constexpr std::size_t kMostNames = 8;
+  const std::size_t shown = std::min(names.size(), kMostNames);
+  std::string list =
+      fmt::to_string(fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
+  if (shown < names.size()) list += fmt::format("; and {} more", names.size() - shown);
+  std::ranges::replace(words, std::string(), folder);
+  throw ConfigError(fmt::format("{} has the models {}; name one: {}", what, list, command_line(words)));
 }
 
 }  // namespace strata

@@ -186,6 +186,10 @@ CommandFiles files_of(const RunFileCommand& command, const RunModels& run) {
   return {outputs_of(run), folders_of(run), [&command, &run] { return inputs_of(command, run); }};
 }
 
+OwnedFolder checkpoints_in(const fs::path& folder) {
+  return {"the run", folder.empty() ? "." : folder, owns_checkpoints};
+}
+
 void add_profile(CommandFiles& files, std::string_view option, const std::string& folder) {
   if (folder.empty()) return;
   files.outputs.push_back({std::string(option), folder});
@@ -196,6 +200,7 @@ CommandInputs inputs_of(const ModelCommand& command, const fs::path& folder) {
   CommandInputs inputs;
   add(inputs, "the model", folder);
   add(inputs, "the model", folder / kCompanionFolder);
+  add(inputs, "--adapter", command.adapter);
   add(inputs, "--tokenizer", command.tokenizer);
   return inputs;
 }

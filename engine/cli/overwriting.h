@@ -50,6 +50,8 @@ void refuse_overwriting(const CommandFiles& files);
 
 /// What the run of a run file reads, writes and owns. REQUIRES: both outlive the result.
 CommandFiles files_of(const RunFileCommand& command, const RunModels& run);
+/// A folder of checkpoints, with the names that these take.
+OwnedFolder checkpoints_in(const std::filesystem::path& folder);
 /// Adds the folder of a profile, which is the value of `option`, and nobody else's. Empty: none.
 void add_profile(CommandFiles& files, std::string_view option, const std::string& folder);
 

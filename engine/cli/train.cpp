@@ -54,7 +54,8 @@ std::string where_the_model_is(const TrainCommand& command, const PreparedModel&
   std::string text;
   if (result.steps.empty() && !result.interrupted)
     text = fmt::format("the run has all its {} steps; --fresh starts over\n", result.counters.step);
-  text += fmt::format("the model is in {}\n{}", result.checkpoint, commands_of_model(model));
+  text += fmt::format("the model is in {}\n{}", result.checkpoint,
+                      commands_of_model(model, config.checkpoint.path + "-exported"));
   if (!result.interrupted) text += fmt::format("  train on  {}\n", command_to_train_on(command, config, job));
   return text;
 }

@@ -15,6 +15,7 @@
 #include "collectives/agreement.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/cli/device.h"
+#include "engine/cli/next_commands.h"
 #include "engine/cli/one_run.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
@@ -447,6 +448,7 @@ class ModelsTraining {
     write_json(command_.json, json);
     if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
     if (command_.profiled_steps == 0) say_where_models_are();
+    if (command_.profiled_steps == 0 && !is_stopped) say_how_to_use_the_best(report);
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} with: {}",
                                run_.checkpoint_path.empty() ? "start again" : "all was saved; resume",
@@ -469,6 +471,17 @@ class ModelsTraining {
                                 : fmt::format("{} is in {}", model.name, own))
                 << '\n';
     }
+  }
+
+  void say_how_to_use_the_best(const ModelsReport& report) const {
+    const std::vector<std::size_t> ranking = report.ranking();
+    if (ranking.empty()) return;
+    const PreparedModel& best = models_[ranking.front()];
+    const std::string& own = best.config.checkpoint.path;
+    if (own.empty()) return;
+    std::cerr << fmt::format(
+        "the best is {}\n{}", run_.models[ranking.front()].name,
+        commands_of_model(best, (run_.checkpoint_path.empty() ? own : run_.checkpoint_path) + "-best"));
   }
 
   const TrainCommand& command_;

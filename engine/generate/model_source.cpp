@@ -2,29 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/missing_path.h"
 #include "engine/checkpoint/checkpoint_list.h"
-#include "engine/checkpoint/initial_weights.h"
-#include "engine/checkpoint/manifest.h"
-#include "engine/checkpoint/rounded_blocks.h"
-#include "engine/checkpoint/stored_state.h"
+#include "engine/checkpoint/companions.h"
+#include "engine/checkpoint/peft_folder.h"
 #include "engine/config/words.h"
+#include "engine/model/weight_norms.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
 
-ModelSource open_folder(const fs::path& folder, DeviceKind device, Rounding rounding) {
+ModelSource open_folder(const fs::path& folder, const ModelUse& use) {
   const Architecture architecture =
       parse_architecture(read_hf_config(folder), (folder / "config.json").string());
   ModelSource source{
-      .model = std::make_unique<const Model>(build_forward_model(architecture, {}, device, rounding)),
+      .model = std::make_unique<const Model>(build_forward_model(architecture, {}, use.device, use.rounding)),
       .read = {},
       .folder = folder,
+      .text_folders = {folder},
       .name = folder.string()};
   auto files = std::make_shared<const HfFolder>(folder, *source.model);
   source.read = [files, model = source.model.get()](std::size_t unit, FlatRange range, std::span<float> out) {
@@ -33,28 +35,6 @@ ModelSource open_folder(const fs::path& folder, DeviceKind device, Rounding roun
   if (std::string warning = unread_weights_warning(folder); !warning.empty())
     source.warnings.push_back(std::move(warning));
   return source;
-}
-
-/// The weights that a checkpoint's adapters stand beside. The file system still has them, or nobody does.
-ReadTensor open_base(const fs::path& folder, const Manifest& manifest, const Model& model) {
-  auto config = std::make_shared<RunConfig>();
-  config->model.path = manifest.base->path;
-  config->train.seed = manifest.base->seed;
-  if (!config->model.path.empty() && !is_there(config->model.path)) {
-    throw ConfigError(
-        fmt::format("checkpoint {} has adapters alone, and the model that they belong to is not there: {}; "
-                    "put it there, or export the checkpoint with --merge where it is",
-                    folder.string(), config->model.path));
-  }
-  const BaseWeights base = base_weights(*config, model);
-  if (base.identity.samples != manifest.base->samples) {
-    throw ConfigError(fmt::format("{} has other weights than those that checkpoint {} has adapters of",
-                                  config->model.path.empty() ? "its seed" : config->model.path,
-                                  folder.string()));
-  }
-  return [config, read = base.read](const TensorSpec& tensor, std::int64_t first, std::span<float> out) {
-    read(tensor, first, out);
-  };
 }
 
 /// As data_of() of a run has put it beside the state of its sampler; auto is not named.
@@ -67,66 +47,100 @@ BeginToken begin_token_in(const Manifest& manifest) {
   return word == words.end() ? BeginToken::automatic : static_cast<BeginToken>(word - words.begin());
 }
 
-ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding rounding) {
-  const Manifest manifest = read_manifest(folder / kManifestName);
-  verify_files(folder, manifest);
-  ModelSource source{.model = std::make_unique<const Model>(build_forward_model(
-                         manifest.architecture, manifest.freeze, device, rounding, manifest.adapter)),
-                     .read = {},
-                     .folder = folder,
-                     .is_checkpoint = true,
-                     .begin_token = begin_token_in(manifest),
-                     .name = fmt::format("{} (step {})", folder.string(), manifest.progress.step)};
-  auto state = std::make_shared<StoredState>(
-      folder, manifest, *source.model, FileSystem::real(),
-      manifest.base ? as_trained(open_base(folder, manifest, *source.model), manifest) : ReadTensor());
-  source.read = [state](std::size_t unit, FlatRange range, std::span<float> out) {
-    state->read(unit, weights_in(range.flat), range, out);
-  };
-  return source;
+ModelSource source_of(SavedModel saved, const ModelUse& use) {
+  MergedModel model = merged(std::move(saved.model), std::move(saved.read), use);
+  return {.model = std::move(model.model),
+          .read = std::move(model.read),
+          .folder = saved.folder,
+          .is_checkpoint = true,
+          .text_folders = {saved.folder / kCompanionFolder},
+          .begin_token = begin_token_in(saved.manifest),
+          .name = fmt::format("{} (step {})", saved.folder.string(), saved.manifest.progress.step),
+          .warnings = std::move(saved.warnings)};
 }
 
-/// The newest of a folder's checkpoints that is whole.
-ModelSource open_newest(const std::vector<CheckpointEntry>& entries, DeviceKind device, Rounding rounding) {
-  std::vector<std::string> damages;
-  for (const CheckpointEntry& entry : entries) {
-    damages.push_back(entry.damage);
-    if (!entry.manifest) continue;
-    try {
-      ModelSource source = open_checkpoint(entry.folder, device, rounding);
-      damages.pop_back();
-      source.warnings = std::move(damages);
-      return source;
-    } catch (const DamageError& error) {
-      damages.back() = error.what();
+/// Reads a tensor of the model beneath adapters, by its place in `source`.
+ReadTensor tensors_of(std::shared_ptr<const Model> model, ReadParameters read) {
+  struct Place {
+    std::size_t unit;
+    const TensorSpec* tensor;
+  };
+  std::map<std::string, Place> places;
+  for (std::size_t unit = 0; unit < model->units.size(); ++unit)
+    for (const TensorSpec& tensor : model->units[unit].tensors)
+      places.emplace(tensor.hf_name, Place{unit, &tensor});
+  return [model = std::move(model), read = std::move(read), places = std::move(places)](
+             const TensorSpec& tensor, std::int64_t first, std::span<float> out) {
+    const Place& place = places.at(tensor.hf_name);
+    read(place.unit, {place.tensor->offset + first, std::ssize(out), place.tensor->flat}, out);
+  };
+}
+
+/// The adapters of a folder of PEFT beside the weights of `base`.
+MergedModel with_peft_folder(std::shared_ptr<const Model> base, ReadParameters read, const fs::path& adapter,
+                             const ModelUse& use) {
+  auto adapted = std::make_shared<const Model>(
+      build_forward_model(base->architecture, {}, use.device, use.rounding, peft_section(adapter)));
+  auto adapters = std::make_shared<const PeftFolder>(adapter, *adapted);
+  const ReadTensor read_tensor = [adapters, beneath = tensors_of(std::move(base), std::move(read))](
+                                     const TensorSpec& tensor, std::int64_t first, std::span<float> out) {
+    if (tensor.is_adapter) {
+      adapters->read_tensor(tensor.hf_name, first, out);
+    } else {
+      beneath(tensor, first, out);
     }
-  }
-  throw ConfigError(fmt::format("no checkpoint is whole: {}", damages.front()));
+  };
+  return merged(
+      adapted,
+      [model = adapted.get(), read_tensor](std::size_t unit, FlatRange range, std::span<float> out) {
+        fill_unit(model->units[unit], range, read_tensor, ReadTensor(), out);
+      },
+      use);
 }
 
 }  // namespace
 
-Model build_forward_model(Architecture architecture, const std::vector<std::string>& freeze,
-                          DeviceKind device, Rounding rounding, const RunConfig::AdapterSection& adapter) {
-  architecture.balance_coefficient = 0;
-  Model model = build_model(architecture, freeze, {}, rounding, adapter);
-  model.max_chunk_bytes = max_chunk_bytes(device);
-  return model;
-}
-
-ModelSource open_model(const fs::path& path, DeviceKind device, Rounding rounding) {
-  if (is_there(path / kManifestName)) return open_checkpoint(path, device, rounding);
-  if (is_there(path / "config.json") || is_there(path / "adapter_config.json"))
-    return open_folder(path, device, rounding);
+ModelSource open_model(const fs::path& path, const ModelUse& use, const std::string& advice) {
+  if (is_checkpoint(path))
+    return source_of(open_saved_model(path, use, {.folder = {}, .advice = advice}), use);
+  if (is_there(path / "config.json") || is_there(path / "adapter_config.json")) return open_folder(path, use);
+  if (!checkpoint_folders(FileSystem::real(), path).empty())
+    return source_of(open_saved_model(path, use, {.folder = {}, .advice = advice}), use);
   std::error_code cannot_be_asked;
-  const bool is_file = fs::is_regular_file(path, cannot_be_asked);
-  const std::vector<CheckpointEntry> entries =
-      is_file ? std::vector<CheckpointEntry>() : list_checkpoints(FileSystem::real(), path);
-  if (!entries.empty()) return open_newest(entries, device, rounding);
   throw ConfigError(fmt::format(
       "{} is no model: expected a Hugging Face folder with config.json, a checkpoint (step-00000100), or a "
       "folder of checkpoints, as checkpoint.path names it{}",
       path.string(), fs::is_directory(path, cannot_be_asked) ? "" : advice_on_missing_model(path, "")));
+}
+
+ModelSource open_adapted_model(const fs::path& path, const fs::path& adapter, const ModelUse& use) {
+  if (!is_there(adapter)) throw ConfigError(fmt::format("--adapter: {} is not there", adapter.string()));
+  if (!is_there(adapter / "adapter_config.json")) {
+    if (!is_there(path / "config.json"))
+      throw ConfigError(
+          fmt::format("{} has checkpoints of adapters, and {} is no Hugging Face folder, to which "
+                      "they belong; name that one",
+                      adapter.string(), path.string()));
+    SavedModel saved = open_saved_model(adapter, use, {.folder = path, .advice = ""});
+    if (!saved.manifest.base)
+      throw ConfigError(fmt::format("checkpoint {} has a whole model, and no adapters that belong to {}",
+                                    saved.folder.string(), path.string()));
+    ModelSource source = source_of(std::move(saved), use);
+    source.text_folders.push_back(path);
+    return source;
+  }
+  ModelSource source = open_model(path, use, "");
+  try {
+    MergedModel model = with_peft_folder(std::move(source.model), std::move(source.read), adapter, use);
+    source.model = std::move(model.model);
+    source.read = std::move(model.read);
+  } catch (const ConfigError& error) {
+    throw ConfigError(
+        fmt::format("{} has no adapters of {}: {}", adapter.string(), path.string(), error.what()));
+  }
+  source.text_folders.insert(source.text_folders.begin(), adapter);
+  source.name += " with " + adapter.string();
+  return source;
 }
 
 }  // namespace strata

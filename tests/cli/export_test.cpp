@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "base/file.h"
 #include "tests/cli/workspace.h"
@@ -60,10 +62,49 @@ TEST_F(Export, HasTheTokenizerOfTrainingAlsoOnceTheModelsFolderIsGone) {
   const Outcome exported = strata({"export", "model.yaml", "exported"});
   ASSERT_EQ(exported.status, 0) << exported.err;
   EXPECT_THAT(exported.out, ::testing::EndsWith("with its tokenizer\n"));
-  EXPECT_THAT(exported.err, ::testing::HasSubstr("model.path model is not there"));
   EXPECT_EQ(read_file(path("exported/tokenizer.json")), "the other's");
   EXPECT_EQ(read_file(path("exported/generation_config.json")), "{}");
   EXPECT_EQ(read_file(path("exported/config.json")), read_file(path("gone/config.json")));
+}
+
+/// The content of each file, by its name.
+std::map<std::string, std::string> files_in(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files[entry.path().filename()] = read_file(entry.path());
+  return files;
+}
+
+TEST_F(Export, OfACheckpointIsThatOfItsRunFile) {
+  ASSERT_EQ(strata(train("run.yaml", {"train.steps=2", "checkpoint.path=out", "checkpoint.every=1"})).status,
+            0);
+  const auto exported = [&](const Arguments& arguments, const std::string& folder) {
+    Arguments all = {"export", arguments.front(), folder};
+    all.insert(all.end(), arguments.begin() + 1, arguments.end());
+    const Outcome outcome = strata(all);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return files_in(path(folder));
+  };
+  const auto by_run_file = exported({"run.yaml", "--set", "checkpoint.path=out"}, "by-run-file");
+  EXPECT_EQ(by_run_file.size(), 2U);
+  EXPECT_EQ(exported({"out"}, "by-folder"), by_run_file);
+  EXPECT_EQ(exported({"out/step-00000002"}, "by-checkpoint"), by_run_file);
+  const auto older = exported({"out/step-00000001"}, "older");
+  EXPECT_EQ(older.at("config.json"), by_run_file.at("config.json"));
+  EXPECT_NE(older.at("model.safetensors"), by_run_file.at("model.safetensors"));
+  EXPECT_NE(exported({"out", "--dtype", "bf16"}, "half").at("config.json"), by_run_file.at("config.json"));
+
+  expect_sentence(strata({"export", "out", "new", "--merge"}), 2,
+                  {"--merge: checkpoint out/", "no adapters"});
+  expect_sentence(strata({"export", "out", "new", "--base", "by-folder"}), 2,
+                  {"--base: ", "leave --base out"});
+  expect_sentence(strata({"export", "out", "new", "--set", "train.steps=1"}), 2,
+                  {"--set train.steps=1", "a folder"});
+  expect_sentence(strata({"export", "by-folder", "new"}), 2, {"there is no checkpoint in by-folder"});
+  expect_sentence(strata({"export", "out", "out/step-00000009"}), 2,
+                  {"the folder to write", "for itself in out"});
+  expect_sentence(strata({"export", "out/step-00000001", "out/step-00000009"}), 2, {"for itself in out"});
+  expect_sentence(strata({"export", "out", "out/step-00000002"}), 2, {"is in the checkpoint"});
 }
 
 TEST_F(Export, IsRefusedInOneSentenceWithoutANameOrAtAMountPoint) {

@@ -175,6 +175,26 @@ TEST_F(Models, GoOnWithoutOneThatDiverges) {
   EXPECT_THAT(again.out, HasSubstr("ended: its loss is "));
 }
 
+TEST_F(Models, SayHowTheBestIsUsedAndTheCommandsWorkAsPasted) {
+  const Outcome trained = strata(train("sweep.yaml"));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("1  " + behind("the best is ", trained.err)));
+  const Outcome said = pasted(behind("  try it    ", trained.err));
+  EXPECT_EQ(said.status, 0) << said.err;
+  const Outcome exported = pasted(behind("  export    ", trained.err));
+  EXPECT_EQ(exported.status, 0) << exported.err;
+  EXPECT_THAT(exported.out, HasSubstr("wrote out-best (step 6, fp32)"));
+  const Outcome of_folder = strata({"export", "out", "my best"});
+  expect_sentence(of_folder, 2, {"out has the models lr=1e-2,seed=3; lr=1e-2,seed=4; ", "name one: "});
+  const Outcome one = pasted(behind("name one: ", of_folder.err));
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("wrote my best"));
+  expect_sentence(strata({"export", "sweep.yaml", "new"}), 2,
+                  {"sweep.yaml has the models", "export 'out/lr="});
+  expect_sentence(strata({"generate", "out", "--prompt", "a"}), 2,
+                  {"out has the models", "generate 'out/lr="});
+}
+
 TEST_F(Models, StoppedByCtrlCAreSavedAndGoOnToTheSameBits) {
   LinePipe metrics(path("metrics"));
   Process run = start(slow({}));

@@ -86,7 +86,7 @@ class SamplesOfARun : public ::testing::Test {
 
   /// What generation says behind the prompts with the weights that a run has left.
   Ids generated(const RunConfig& config) const {
-    const ModelSource source = open_model(config.checkpoint.path, DeviceKind::cpu, config.rounding());
+    const ModelSource source = open_model(config.checkpoint.path, {DeviceKind::cpu, config.rounding()}, "");
     CpuDevice device({.threads = 2, .link = {}});
     Ids ids;
     for (std::size_t i = 0; i < config.samples.prompts.size(); ++i) {

@@ -24,9 +24,7 @@ class ModelSources : public ::testing::Test {
     state.fill(value);
     CheckpointStore(checkpoints(), 9, quick()).save(model, progress_at(step), state.access());
   }
-  static ModelSource open(const std::filesystem::path& path) {
-    return open_model(path, DeviceKind::cpu, Rounding::none);
-  }
+  static ModelSource open(const std::filesystem::path& path) { return open_model(path, {}, "name it"); }
   static float first_parameter(const ModelSource& source) {
     std::vector<float> value(1);
     source.read(0, {.first = 0, .count = 1}, value);
