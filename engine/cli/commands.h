@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,16 +104,26 @@ struct ModelCommand {
   std::string json;           ///< report file; empty: none, "-": standard output
 };
 
-struct GenerateCommand : ModelCommand {
+/// How tokens are chosen. What is not given is for the command to say.
+struct SamplingCommand {
+  std::int64_t max_tokens = 256;
+  std::optional<double> temperature, top_p;
+  std::optional<std::int64_t> top_k;
+  std::uint64_t seed = 0;
+};
+
+struct GenerateCommand : ModelCommand, SamplingCommand {
   std::vector<std::string> prompts;
   std::string prompt_file;  ///< whose text is one more prompt; empty: none
   bool chat = false;        ///< prompts are messages of a user
-  std::int64_t max_tokens = 256;
-  double temperature = 0, top_p = 1;
-  std::int64_t top_k = 0;
-  std::uint64_t seed = 0;
 };
 int run_generate(const GenerateCommand& command);
+
+/// Reads messages from standard input.
+struct ChatCommand : ModelCommand, SamplingCommand {
+  std::string system;  ///< the message that the conversation begins with; empty: none
+};
+int run_chat(const ChatCommand& command);
 
 struct EvaluateCommand : ModelCommand, DocumentsCommand {
   std::vector<std::string> data;

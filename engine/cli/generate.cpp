@@ -26,6 +26,8 @@ const char* name_of(StopReason reason) {
       return "max_tokens";
     case StopReason::longest_sequence:
       return "longest_sequence";
+    case StopReason::interrupted:
+      return "interrupted";
   }
   return "";
 }
@@ -100,9 +102,9 @@ int run_generate(const GenerateCommand& command) {
       .precision = opened.precision.storage,
       .max_tokens = command.max_tokens,
       .stops = ends_of_texts(text, tokenizer, opened.source.is_checkpoint ? "" : opened.source.folder),
-      .sampling = {.temperature = command.temperature,
-                   .top_p = command.top_p,
-                   .top_k = command.top_k,
+      .sampling = {.temperature = command.temperature.value_or(0),
+                   .top_p = command.top_p.value_or(1),
+                   .top_k = command.top_k.value_or(0),
                    .seed = command.seed},
       .budget = opened.budget};
   Generator generator(*opened.device, *opened.source.model, opened.source.read, encoded, options);

@@ -96,6 +96,29 @@ void add_documents(CLI::App& app, DocumentsCommand& command) {
       ->expected(1);
 }
 
+/// What is taken where an option is left out, as the help says it.
+struct SamplingDefaults {
+  const char *temperature, *top_p, *top_k;
+};
+
+void add_sampling(CLI::App& app, SamplingCommand& command, const SamplingDefaults& defaults) {
+  app.add_option("--max-tokens", command.max_tokens, "most tokens after a prompt")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->default_val(command.max_tokens);
+  app.add_option("--temperature", command.temperature,
+                 "divide logits before a token is drawn; 0: the likeliest token")
+      ->check(within(0, 1000))
+      ->default_str(defaults.temperature);
+  app.add_option("--top-p", command.top_p,
+                 "draw from the fewest likeliest tokens whose probabilities reach this number")
+      ->check(within(0, 1))
+      ->default_str(defaults.top_p);
+  app.add_option("--top-k", command.top_k, "draw from at most this number of the likeliest tokens; 0: all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30))
+      ->default_str(defaults.top_k);
+  app.add_option("--seed", command.seed, "seed of the draws: the same seed draws the same tokens");
+}
+
 CLI::App* add_generate(CLI::App& app, GenerateCommand& command) {
   CLI::App* generate = app.add_subcommand("generate", "continue prompts with a model");
   add_model(*generate, command);
@@ -105,24 +128,17 @@ CLI::App* add_generate(CLI::App& app, GenerateCommand& command) {
   generate->add_option("--prompt-file", command.prompt_file, "a file whose text is one more prompt");
   generate->add_flag("--chat", command.chat,
                      "prompts are messages of a user, written by the model's chat template");
-  generate->add_option("--max-tokens", command.max_tokens, "most tokens after a prompt")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
-      ->default_val(command.max_tokens);
-  generate
-      ->add_option("--temperature", command.temperature,
-                   "divide logits before a token is drawn; 0: the likeliest token")
-      ->check(within(0, 1000))
-      ->default_val(command.temperature);
-  generate
-      ->add_option("--top-p", command.top_p,
-                   "draw from the fewest likeliest tokens whose probabilities reach this number")
-      ->check(within(0, 1))
-      ->default_val(command.top_p);
-  generate
-      ->add_option("--top-k", command.top_k, "draw from at most this number of the likeliest tokens; 0: all")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
-  generate->add_option("--seed", command.seed, "seed of the draws: the same seed draws the same tokens");
+  add_sampling(*generate, command, {"0", "1", "0"});
   return generate;
+}
+
+CLI::App* add_chat(CLI::App& app, ChatCommand& command) {
+  CLI::App* chat = app.add_subcommand("chat", "have a conversation with a model, by its chat template");
+  add_model(*chat, command);
+  chat->add_option("--system", command.system, "the system message that the conversation begins with");
+  command.max_tokens = 2048;
+  add_sampling(*chat, command, {"the model's, else 0.7", "the model's, else 1", "the model's, else 0"});
+  return chat;
 }
 
 void add_export(CLI::App& app, ExportCommand& command) {
@@ -309,6 +325,8 @@ int run(int argc, char** argv) {
 
   GenerateCommand generate;
   CLI::App* generate_app = add_generate(app, generate);
+  ChatCommand chat;
+  CLI::App* chat_app = add_chat(app, chat);
   EvaluateCommand evaluate;
   CLI::App* evaluate_app = add_evaluate(app, evaluate);
 
@@ -334,6 +352,7 @@ int run(int argc, char** argv) {
   if (doctor_app->parsed()) return run_doctor(doctor);
   if (tokenize_app->parsed()) return run_tokenize(tokenize);
   if (generate_app->parsed()) return run_generate(generate);
+  if (chat_app->parsed()) return run_chat(chat);
   if (evaluate_app->parsed()) return run_evaluate(evaluate);
   return run_export(export_command);
 }

@@ -44,7 +44,7 @@ void copy_rows(Kernels& kernels, const Matrix& from, const Matrix& to) {
 }  // namespace
 
 Generator::Generator(Device& device, const Model& model, ReadParameters read, std::vector<TokenIds> prompts,
-                     GenerationOptions options)
+                     GenerationOptions options, std::shared_ptr<UnitParameters> parameters)
     : device_(device),
       model_(model),
       options_(std::move(options)),
@@ -69,7 +69,12 @@ Generator::Generator(Device& device, const Model& model, ReadParameters read, st
         "give fewer or shorter prompts, or fewer tokens",
         format_bytes(options_.budget.device), format_bytes(layout_.bytes)));
   }
-  parameters_ = std::make_unique<UnitParameters>(device, model, options_.precision, std::move(read), budget);
+  parameters_ = std::move(parameters);
+  if (parameters_ == nullptr || parameters_->device_bytes() > budget.device) {
+    parameters_.reset();  // its memory is needed
+    parameters_ =
+        std::make_shared<UnitParameters>(device, model, options_.precision, std::move(read), budget);
+  }
   memory_ = device.allocate(layout_.bytes);
   cache_.put_in(at(layout_.cache));
   stream_->copy_to_device(at(layout_.tables), tables_.host().data(), std::ssize(tables_.host()));
@@ -355,6 +360,8 @@ void Generator::add_token(std::size_t number, std::int32_t token) {
     sequence.reason = StopReason::max_tokens;
   } else if (sequence.length() >= model_.architecture.max_positions) {
     sequence.reason = StopReason::longest_sequence;
+  } else if (options_.is_stopped && options_.is_stopped()) {
+    sequence.reason = StopReason::interrupted;
   } else {
     sequence.is_done = false;
   }

@@ -26,10 +26,11 @@ struct GenerationOptions {
   std::int64_t max_tokens = 256;  ///< that follow each prompt
   std::set<std::int32_t> stops;   ///< a sequence ends behind one of these
   SamplingOptions sampling;
-  ParameterBudget budget;  ///< the device's is for all but what kernels need
+  ParameterBudget budget;                 ///< the device's is for all but what kernels need
+  std::function<bool()> is_stopped = {};  ///< asked behind each token, to end there; empty: never
 };
 
-enum class StopReason : std::uint8_t { stop_token, max_tokens, longest_sequence };
+enum class StopReason : std::uint8_t { stop_token, max_tokens, longest_sequence, interrupted };
 
 struct Continuation {
   TokenIds ids;  ///< with the token that it stopped at
@@ -50,15 +51,18 @@ class Generator {
 
   /// Reads parameters and takes memory. Throws ConfigError if there is no prompt, one is empty, has an id
   /// beyond the vocabulary or is as long as the model's longest sequence, or the budget is too small. `model`
-  /// and `device` outlive this.
+  /// and `device` outlive this. `parameters` are those of an earlier generator of this model, device and
+  /// precision, or null: they are read once more only if the budget has no room for both.
   Generator(Device& device, const Model& model, ReadParameters read, std::vector<TokenIds> prompts,
-            GenerationOptions options);
+            GenerationOptions options, std::shared_ptr<UnitParameters> parameters = nullptr);
 
   /// What follows each prompt. A row of logits per sequence decides, whatever the other prompts are; once.
   std::vector<Continuation> run(const OnToken& on_token = {});
 
   const GenerationFigures& figures() const { return figures_; }
   const UnitParameters& parameters() const { return *parameters_; }
+  /// For the next generator. Two that share them do not run at the same time.
+  std::shared_ptr<UnitParameters> shared_parameters() const { return parameters_; }
   Bytes cache_bytes() const { return cache_.bytes(); }
   /// Memory of the device, with the parameters, and without what kernels need.
   Bytes device_bytes() const { return parameters_->device_bytes() + layout_.bytes; }
@@ -122,7 +126,7 @@ class Generator {
   Bytes host_logits_ = 0;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> done_;
-  std::unique_ptr<UnitParameters> parameters_;
+  std::shared_ptr<UnitParameters> parameters_;
   std::unique_ptr<DeviceMemory> memory_;
   GenerationFigures figures_;
 };

@@ -88,4 +88,24 @@ std::set<std::int32_t> stop_tokens(const std::filesystem::path& folder) {
   return {};
 }
 
+SamplingOptions sampling_of(const std::filesystem::path& folder, SamplingOptions otherwise) {
+  const std::filesystem::path file = folder / "generation_config.json";
+  if (!is_there(file)) return otherwise;
+  const nlohmann::json config = read_json_object(file);
+  const auto number = [&](const char* key, double most, double unsaid) {
+    const auto found = config.find(key);
+    if (found == config.end() || found->is_null()) return unsaid;
+    if (!found->is_number() || !(found->get<double>() >= 0 && found->get<double>() <= most))
+      throw ConfigError(fmt::format("{}: {} is {}; expected a number from 0 to {}", file.string(), key,
+                                    json_text(*found), most));
+    return found->get<double>();
+  };
+  SamplingOptions options = otherwise;
+  options.temperature = number("temperature", 1000, otherwise.temperature);
+  options.top_p = number("top_p", 1, otherwise.top_p);
+  options.top_k = static_cast<std::int64_t>(number("top_k", 1 << 30, static_cast<double>(otherwise.top_k)));
+  if (config.value("do_sample", nlohmann::json()) == false) options.temperature = 0;
+  return options;
+}
+
 }  // namespace strata

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/generate/sampling.h"
 #include "engine/text/tokenizer.h"
 
 namespace strata {
@@ -56,5 +57,9 @@ class TextStream {
 /// eos_token_id of the folder's generation_config.json, or else of its config.json: a number or a list of
 /// numbers; none if neither says. Throws ConfigError for what is neither.
 std::set<std::int32_t> stop_tokens(const std::filesystem::path& folder);
+
+/// Temperature, top_p and top_k as the folder's generation_config.json says them; `otherwise` where it does
+/// not. With do_sample false the temperature is 0. Throws ConfigError for what is no such number.
+SamplingOptions sampling_of(const std::filesystem::path& folder, SamplingOptions otherwise);
 
 }  // namespace strata

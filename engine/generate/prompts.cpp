@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "engine/chat/chat_template.h"
 #include "engine/chat/template_files.h"
 #include "engine/data/tokenize.h"
 #include "engine/generate/sampling.h"
@@ -60,16 +59,25 @@ std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::strin
     }
     return encoded;
   }
+  const chat::ChatTemplate chat_template = read_chat_template(text, tokenizer, form.option);
+  for (const std::string& prompt : prompts)
+    encoded.push_back(encode_messages(
+        chat_template, nlohmann::ordered_json::array({{{"role", "user"}, {"content", prompt}}}), text));
+  return encoded;
+}
+
+chat::ChatTemplate read_chat_template(const PromptText& text, const std::string& tokenizer,
+                                      std::string_view option) {
   if (text.tokenizer() == nullptr)
-    throw ConfigError(fmt::format("{} needs a model's tokenizer, and bytes are none", form.option));
-  const auto chat_template = chat::ChatTemplate::read(tokenizer_file_of(tokenizer).parent_path());
+    throw ConfigError(fmt::format("{} needs a model's tokenizer, and bytes are none", option));
+  return chat::ChatTemplate::read(tokenizer_file_of(tokenizer).parent_path());
+}
+
+std::vector<std::int32_t> encode_messages(const chat::ChatTemplate& chat_template,
+                                          const nlohmann::ordered_json& messages, const PromptText& text) {
   chat::RenderOptions options;
   options.add_generation_prompt = true;
-  for (const std::string& prompt : prompts) {
-    const auto messages = nlohmann::ordered_json::array({{{"role", "user"}, {"content", prompt}}});
-    encoded.push_back(text.encode(chat_template.render(messages, options).text));
-  }
-  return encoded;
+  return text.encode(chat_template.render(messages, options).text);
 }
 
 std::string tokenizer_of_run(const RunConfig& config) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/chat/chat_template.h"
 #include "engine/config/run_config.h"
 #include "engine/data/training_data.h"
 #include "engine/generate/prompt_text.h"
@@ -25,6 +26,15 @@ struct PromptForm {
 std::vector<std::vector<std::int32_t>> encode_prompts(std::span<const std::string> prompts,
                                                       const PromptText& text, const std::string& tokenizer,
                                                       const PromptForm& form);
+
+/// The chat template beside the tokenizer that `text` was read from. `option` asks for it, for errors. Throws
+/// ConfigError, IoError.
+chat::ChatTemplate read_chat_template(const PromptText& text, const std::string& tokenizer,
+                                      std::string_view option);
+
+/// A conversation up to where the model speaks. Throws ConfigError as the template does.
+std::vector<std::int32_t> encode_messages(const chat::ChatTemplate& chat_template,
+                                          const nlohmann::ordered_json& messages, const PromptText& text);
 
 /// What ends a text that a model writes: stop_tokens() of its folder `model`, or, if that names none, the
 /// eos_token of the tokenizer; a zero, if texts are bytes. Without a folder the tokenizer's is asked. Throws

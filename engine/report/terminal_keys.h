@@ -18,6 +18,8 @@ class TerminalKeys {
 
   /// The next key that comes within this time; or none, at once if end() was called. By one thread.
   std::optional<char> wait(double seconds);
+  /// Whether no more keys can come: the terminal has ended or failed.
+  bool is_gone() const { return is_gone_; }
   /// Any thread may call.
   void end();
 

@@ -97,17 +97,7 @@ TEST_F(GenerateCommands, SayThatAModelsNumbersAreNone) {
 }
 
 TEST_F(GenerateCommands, PutAChatIntoTheModelsWords) {
-  const Arguments keys = {"train.steps=1", "checkpoint.path=out", "model.config.vocab_size=400"};
-  ASSERT_EQ(strata(train("run.yaml", keys)).status, 0);
-  Arguments exported = {"export", "run.yaml", "model"};
-  for (const std::string& key : keys) exported.insert(exported.end(), {"--set", key});
-  ASSERT_EQ(strata(exported).status, 0);
-  std::filesystem::copy_file(source_folder() / "tests/text/goldens/gpt2.tokenizer.json",
-                             path("model/tokenizer.json"));
-  write(
-      "model/tokenizer_config.json",
-      R"({"eos_token": "<|endoftext|>", "chat_template":)"
-      R"( "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}bot:{% endif %}"})");
+  make_chat_model("model");
   write("model/generation_config.json", R"({"eos_token_id": [1, 2]})");
   write("words.txt", "user: Hi!\nbot:");
   const nlohmann::json of_chat =
@@ -119,6 +109,44 @@ TEST_F(GenerateCommands, PutAChatIntoTheModelsWords) {
   write("texts.jsonl", R"({"prompt": "line 4 of", "completion": " a small text"})");
   const nlohmann::json losses = report({"evaluate", "model", "--data", "texts.jsonl"});
   EXPECT_EQ(losses["text_bytes"], 13) << "of the completion alone";
+}
+
+TEST_F(GenerateCommands, HaveAConversationByTheChatTemplate) {
+  make_chat_model("model");
+  write("model/generation_config.json", R"({"do_sample": false, "temperature": 0.9})");
+  const auto answer_to = [&](const std::string& text) {
+    write("words.txt", text);
+    return report({"generate", "model", "--prompt-file", "words.txt", "--max-tokens",
+                   "6"})["continuations"][0]["text"]
+        .get<std::string>();
+  };
+  const std::string program = std::string(STRATA_PROGRAM) + " chat model --max-tokens 6 ";
+  const Outcome talk = pasted("printf 'Hi!\\n\\nAnd?\\r\\n' | " + program + "--json talk.json");
+  ASSERT_EQ(talk.status, 0) << talk.err;
+  const std::string first = answer_to("user: Hi!\nbot:");
+  const std::string second = answer_to("user: Hi!\nassistant: " + first + "\nuser: And?\nbot:");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(talk.out, first + "\n" + second + "\n");
+  const nlohmann::json messages = nlohmann::json::parse(std::ifstream(path("talk.json")))["messages"];
+  ASSERT_EQ(messages.size(), 4U);
+  EXPECT_EQ(messages[2]["content"], "And?");
+  EXPECT_EQ(messages[3]["content"], second);
+
+  const Outcome begun =
+      pasted("printf 'Hi!\\n/reset\\nHi!\\n/exit\\nnever\\n' | " + program + "--system Short.");
+  const std::string short_one = answer_to("system: Short.\nuser: Hi!\nbot:");
+  EXPECT_EQ(begun.out, short_one + "\n" + short_one + "\n");
+  const std::string drawn = program + "--temperature 5 --seed ";
+  EXPECT_NE(pasted("echo Hi! | " + drawn + "1").out, pasted("echo Hi! | " + drawn + "2").out);
+
+  expect_sentence(pasted("seq -s ' ' 3000 | " + program), 2,
+                  {"the conversation has", "longest sequence has 2048", "begin anew with /reset"});
+  expect_sentence(pasted(program + "--tokenizer bytes < /dev/null"), 2,
+                  {"strata chat needs a model's tokenizer"});
+  write("model/generation_config.json", R"({"temperature": "hot"})");
+  expect_sentence(pasted(program + "< /dev/null"), 2, {"generation_config.json: temperature is \"hot\""});
+  write("model/tokenizer_config.json", "{}");
+  expect_sentence(pasted(program + "< /dev/null"), 2, {"model", "chat template"});
 }
 
 TEST_F(GenerateCommands, SayWhatIsWrong) {

@@ -68,7 +68,10 @@ class OnTerminal {
   OnTerminal(const OnTerminal&) = delete;
   OnTerminal& operator=(const OnTerminal&) = delete;
 
-  void press(char key) const { ASSERT_EQ(::write(terminal_, &key, 1), 1); }
+  void press(char key) const { type({key}); }
+  void type(const std::string& keys) const {
+    ASSERT_EQ(::write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
   void send(int signal) const { ::kill(id_, signal); }
   std::string screen() const {
     std::string text;
@@ -143,7 +146,7 @@ class OnTerminal {
   static std::size_t end_of_whole(const std::string& text) {
     const std::size_t escape = text.rfind('\033');
     if (escape == std::string::npos) return text.size();
-    return text.find_first_of("KJA", escape) == std::string::npos ? escape : text.size();
+    return text.find_first_of("KJAhl", escape) == std::string::npos ? escape : text.size();
   }
 
   pid_t shell_ = -1, id_ = -1;
@@ -183,6 +186,36 @@ TEST_F(RunsOnATerminal, ShowAPanelAndTakeItAway) {
   EXPECT_EQ(run.wait(), 1);
   EXPECT_TRUE(run.is_as_found());
   EXPECT_NE(run.screen().find("stopped after step"), std::string::npos) << run.screen();
+}
+
+TEST_F(RunsOnATerminal, HoldAConversation) {
+  make_chat_model("model");
+  OnTerminal chat(path("."),
+                  {"chat", "model", "--temperature", "0", "--max-tokens", "2000", "--json", "talk.json"});
+  ASSERT_TRUE(chat.shows("/exit or Ctrl-D ends")) << chat.screen();
+  ASSERT_TRUE(chat.until([&] { return chat.listens(); }));
+  chat.type("\033[200~two\nlines\033[201~, and\033[A more\177\177re?\n");
+  ASSERT_TRUE(chat.shows("lines, and more?\n")) << chat.screen();
+  ASSERT_TRUE(chat.until([&] { return chat.screen().size() > 200; })) << chat.screen();
+  chat.press(3);  // Ctrl-C
+  ASSERT_TRUE(chat.until([&] { return chat.screen().ends_with("\n>\n"); })) << chat.screen();
+  chat.type("/reset\nnever said");
+  chat.press(21);  // Ctrl-U
+  chat.type("Hi!\n");
+  const std::string said = "> Hi!\n";
+  ASSERT_TRUE(chat.until([&] {
+    const std::string screen = chat.screen();
+    return screen.find(said) < screen.size() - said.size();
+  })) << chat.screen();
+  chat.press(3);
+  ASSERT_TRUE(chat.until([&] { return chat.screen().ends_with("\n>\n"); })) << chat.screen();
+  chat.press(3);
+  EXPECT_EQ(chat.wait(), 0) << chat.screen();
+  EXPECT_TRUE(chat.is_as_found());
+  EXPECT_EQ(chat.screen().find("the answer is cut"), std::string::npos) << chat.screen();
+  const nlohmann::json messages = nlohmann::json::parse(std::ifstream(path("talk.json")))["messages"];
+  ASSERT_EQ(messages.size(), 2U) << "since /reset";
+  EXPECT_EQ(messages[0]["content"], "Hi!");
 }
 
 TEST_F(RunsOnATerminal, FitANarrowOne) {

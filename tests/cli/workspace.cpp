@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/support/source_folder.h"
+
 namespace strata::test {
 namespace {
 
@@ -109,6 +111,20 @@ void Workspace::make_model_folder(const std::string& name) const {
   ASSERT_EQ(strata(train("run.yaml", overrides)).status, 0);
   const Outcome exported = strata({"export", "run.yaml", name, "--set", "checkpoint.path=out"});
   ASSERT_EQ(exported.status, 0) << exported.err;
+}
+
+void Workspace::make_chat_model(const std::string& name) const {
+  ASSERT_EQ(strata(train("run.yaml",
+                         {"train.steps=1", "checkpoint.path=out-" + name, "model.config.vocab_size=400"}))
+                .status,
+            0);
+  ASSERT_EQ(strata({"export", "out-" + name, name}).status, 0);
+  std::filesystem::copy_file(source_folder() / "tests/text/goldens/gpt2.tokenizer.json",
+                             path(name) / "tokenizer.json");
+  write(
+      name + "/tokenizer_config.json",
+      R"({"eos_token": "<|endoftext|>", "chat_template":)"
+      R"( "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}bot:{% endif %}"})");
 }
 
 void expect_sentence(const Outcome& outcome, int status, std::initializer_list<std::string> parts) {

@@ -45,6 +45,8 @@ class Workspace : public ::testing::Test {
   std::string state_hash(const Arguments& arguments) const { return report(arguments).at("state_hash"); }
   /// Saves a checkpoint of the run file's model into out/ and exports it to the folder `name`.
   void make_model_folder(const std::string& name) const;
+  /// The same with a tokenizer, whose chat template writes "user: Hi!\nbot:".
+  void make_chat_model(const std::string& name) const;
 
  private:
   /// mpirun with these words for processes.

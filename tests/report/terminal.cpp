@@ -11,11 +11,15 @@ void Terminal::show(std::string_view text) {
     std::size_t length = 1;
     if (text.starts_with("\033[")) {
       std::size_t count = 0;
-      for (length = 2; text.at(length) >= '0' && text.at(length) <= '9'; ++length)
+      const bool is_private = text.size() > 2 && text[2] == '?';
+      for (length = is_private ? 3 : 2; text.at(length) >= '0' && text.at(length) <= '9'; ++length)
         count = 10 * count + static_cast<std::size_t>(text[length] - '0');
-      control(text[length++], count);
+      if (!is_private) control(text[length], count);
+      ++length;
     } else if (text.front() == '\r') {
       column_ = 0;
+    } else if (text.front() == '\b') {
+      column_ -= column_ > 0 ? 1 : 0;
     } else if (text.front() == '\n') {
       if (++row_ == rows_.size()) rows_.emplace_back();
       column_ = 0;

@@ -1,5 +1,6 @@
-// What a terminal shows of text: carriage returns, cursor up, erasing to the end of a line and of the screen.
-// It has no lower end, and lines that are too long do not wrap.
+// What a terminal shows of text: carriage returns, backspaces, cursor up, erasing to the end of a line and of
+// the screen. Modes that are set change nothing. It has no lower end, and lines that are too long do not
+// wrap.
 #pragma once
 
 #include <string>
