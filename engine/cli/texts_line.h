@@ -1,15 +1,11 @@
 // How far texts have become tokens, on standard error.
 #pragma once
 
-#include <unistd.h>
-
-#include <chrono>
-
 #include "engine/data/tokenize.h"
+#include "engine/report/status_line.h"
 
 namespace strata {
 
-/// One line that grows on a terminal; elsewhere a line every 30 s.
 class TextsLine {
  public:
   void show(const TokenizeProgress& progress);
@@ -17,10 +13,7 @@ class TextsLine {
   double end();
 
  private:
-  using Clock = std::chrono::steady_clock;
-  const bool is_terminal_ = isatty(STDERR_FILENO) != 0;
-  const Clock::time_point begin_ = Clock::now();
-  double shown_ = 0;
+  StatusLine line_;
 };
 
 }  // namespace strata

@@ -34,20 +34,24 @@ void print(const std::string& text) {
 }
 
 /// Zeros if it does not tell.
-winsize size_of_terminal() {
+winsize size_of_terminal(int descriptor) {
   winsize size = {};
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size : winsize{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size : winsize{};
 }
 
 }  // namespace
 
-TerminalSize terminal_size() {
-  const winsize size = size_of_terminal();
+TerminalSize terminal_size_at(int descriptor) {
+  const winsize size = size_of_terminal(descriptor);
   TerminalSize result;
   if (size.ws_col > 0) result.columns = size.ws_col;
   if (size.ws_row > 0) result.rows = size.ws_row;
   return result;
+}
+
+TerminalSize terminal_size() {
+  return terminal_size_at(STDERR_FILENO);
 }
 
 void end_live_output() {
@@ -74,7 +78,7 @@ LiveBlock::~LiveBlock() {
 /// longer lines.
 std::string LiveBlock::to_its_start() const {
   if (lines_.empty()) return "";
-  const std::size_t columns = size_of_terminal().ws_col;
+  const std::size_t columns = size_of_terminal(STDERR_FILENO).ws_col;
   std::size_t rows = lines_.size();
   for (const std::string& line : lines_) {
     if (const std::size_t own = columns_of(line); columns > 0 && own > columns) rows += (own - 1) / columns;

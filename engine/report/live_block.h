@@ -12,7 +12,9 @@ namespace strata {
 struct TerminalSize {
   std::size_t columns = 120, rows = 24;
 };
-/// That of standard error; if it does not tell, the default.
+/// That of the terminal at `descriptor`; if it does not tell, the default.
+TerminalSize terminal_size_at(int descriptor);
+/// That of standard error.
 TerminalSize terminal_size();
 
 /// Nothing is drawn any more, and the terminal is as it was found: what follows are the command's last words.
