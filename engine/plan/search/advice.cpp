@@ -1,8 +1,10 @@
 #include "engine/plan/search/advice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -30,6 +32,11 @@ struct Trial {
   std::vector<RunConfig> configs = {};
   MachineRates rates = {};
 };
+
+std::string words_of(const Change& change) {
+  return change.settings.empty() ? "a faster " + change.kind()
+                                 : fmt::format("{}", fmt::join(change.settings, ", "));
+}
 
 Trial make_trial(const AdviceInput& input, Change change) {
   Trial trial = {.change = std::move(change)};
@@ -60,9 +67,12 @@ Prediction prediction_of(const Trial& trial, const PlannedRun& run) {
 /// What each takes; nothing of those that cannot be planned.
 std::vector<std::optional<Prediction>> predict(const AdviceInput& input, const std::vector<Trial>& trials) {
   std::vector<std::optional<Prediction>> predictions(trials.size());
+  std::atomic<std::size_t> begun = 0;
   for_ranges(std::ssize(trials), 1, [&](std::int64_t first, std::int64_t last, int) {
     for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(last); ++t) {
       const Trial& trial = trials[t];
+      input.on_planning(
+          fmt::format("planning change {} of {}: {}", ++begun, trials.size(), words_of(trial.change)));
       const std::optional<PlannedRun> run =
           find_run(joined(input, trial.configs), input.is_several, trial.rates);
       if (run) predictions[t] = prediction_of(trial, *run);
@@ -232,10 +242,12 @@ Advice advise(const AdviceInput& input) {
   const Trial now = make_trial(input, {});
   for (std::size_t m = 0; m < input.configs.size(); ++m) check_size(now.configs[m], *input.models[m]);
   NeededBudgets needed;
+  input.on_planning("planning the run as it is");
   try {
     advice.run = plan_run(joined(input, now.configs), input.is_several, now.rates);
     advice.now = prediction_of(now, *advice.run);
     const PlannedRun& run = *advice.run;
+    input.on_planning("finding the bound of its step");
     advice.certificate = input.is_several ? certify(run.joint_plans, joined(input, now.configs), now.rates)
                                           : certify(run.stages, *input.models.front(), now.rates);
   } catch (const BudgetError& error) {

@@ -27,6 +27,7 @@ struct AdviceInput {
   std::function<void(std::vector<RunConfig>&)> set_budgets = [](std::vector<RunConfig>&) {};
   Bytes machine_memory = kUnlimited;  ///< that the machine has for the tiers in it
   bool has_bf16 = true;               ///< if not, products are as fast in bf16 as in the run's precision
+  OnPlanning on_planning = [](const std::string&) {};
 };
 
 /// The models of a run with these configs, which outlive what is returned.

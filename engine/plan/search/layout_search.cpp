@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <set>
@@ -123,7 +124,10 @@ std::string why_refused(const Candidate& candidate, const MachineRates& rates) {
 
 std::vector<Candidate> priced(const LayoutInput& input, LayoutCosts& costs) {
   std::vector<Candidate> candidates;
-  for (RunLayout& layout : layouts_of(input.open, input.ranks, input.rates.links.node_ranks)) {
+  std::vector<RunLayout> layouts = layouts_of(input.open, input.ranks, input.rates.links.node_ranks);
+  for (RunLayout& layout : layouts) {
+    input.on_planning(fmt::format("pricing layout {} of {}: {}", &layout - layouts.data() + 1, layouts.size(),
+                                  describe(layout)));
     RunConfig config = with_layout(input.open, layout);
     const Model* const model = costs.model_of(config);
     if (model == nullptr) continue;
@@ -143,6 +147,7 @@ class Planning {
   Planning(std::vector<Candidate>& candidates, const LayoutInput& input)
       : candidates_(candidates),
         rates_(input.rates),
+        on_planning_(input.on_planning),
         most_instructions_(static_cast<std::int64_t>(
             kMostInstructions * std::max(1.0, std::sqrt(static_cast<double>(input.ranks) / kFewRanks)))) {}
 
@@ -183,7 +188,11 @@ class Planning {
 
   void plan_all(std::vector<Candidate*>& next) {
     for_ranges(std::ssize(next), 1, [&](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) plan(*next[static_cast<std::size_t>(i)], rates_);
+      for (std::int64_t i = first; i < last; ++i) {
+        Candidate& candidate = *next[static_cast<std::size_t>(i)];
+        on_planning_(describe_next(candidate));
+        plan(candidate, rates_);
+      }
     });
     for (const Candidate* one : next) {
       if (!one->trial.planned) continue;
@@ -192,6 +201,13 @@ class Planning {
       of_mesh = std::min(of_mesh, one->seconds());
     }
     next.clear();
+  }
+
+  /// `best_` is that of the layouts before these: the arena's threads leave it alone.
+  std::string describe_next(const Candidate& candidate) {
+    return fmt::format("planning layout {}, of at most {}: {}{}", ++begun_, candidates_.size(),
+                       describe(candidate.trial.layout),
+                       best_ ? fmt::format("; the shortest step so far is {:.3g} s", *best_) : "");
   }
 
   std::set<MeshKey> best_meshes() const {
@@ -207,11 +223,13 @@ class Planning {
 
   std::vector<Candidate>& candidates_;
   const MachineRates& rates_;
+  const OnPlanning& on_planning_;
   std::int64_t most_instructions_;
   std::optional<double> best_;
   std::map<MeshKey, double> by_mesh_;
   std::int64_t instructions_ = 0;
   std::size_t layouts_ = 0;
+  std::atomic<std::size_t> begun_ = 0;
   bool takes_large_ = false;  ///< if no smaller one can be planned
 };
 

@@ -54,6 +54,7 @@ struct LayoutInput {
   LayoutCosts::ModelOfRank model_of_rank;
   /// Sets budgets that are open.
   std::function<void(RunConfig&, const Model&)> set_budgets = [](RunConfig&, const Model&) {};
+  OnPlanning on_planning = [](const std::string&) {};
 };
 
 /// Throws ConfigError if no layout fits.

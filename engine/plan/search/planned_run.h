@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/plan/program/rank_tasks.h"
@@ -13,6 +15,10 @@
 #include "engine/plan/search/planner.h"
 
 namespace strata {
+
+/// Hears what is done next where many runs are planned, as "planning change 5 of 31: train.microbatch=8". Any
+/// thread of the arena may call it.
+using OnPlanning = std::function<void(const std::string& what)>;
 
 /// How long a step takes by the rates that it was planned with; of several models a round.
 struct StepEstimate {

@@ -59,6 +59,7 @@ SimulatedRun simulate(const AdviceInput& input) {
   result.rates = planning_rates(first);
   result.rates.links = result.rates.rank_links();
   for (std::size_t m = 0; m < configs.size(); ++m) check_size(configs[m], *input.models[m]);
+  input.on_planning("planning the run as it is");
   result.run = plan_run(joined(input, configs), input.is_several, result.rates);
   const PlannedRun& run = result.run;
   const double now = run.step.seconds;
@@ -84,6 +85,7 @@ SimulatedRun simulate(const AdviceInput& input) {
   for_ranges(std::ssize(budgets), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (auto b = static_cast<std::size_t>(begin); b < static_cast<std::size_t>(end); ++b) {
       const auto bytes = static_cast<Bytes>((1 + kMoreOfEach) * static_cast<double>(budgets[b].now));
+      input.on_planning(fmt::format("planning the run with {} of {}", budgets[b].key, format_bytes(bytes)));
       const std::vector<RunConfig> larger =
           with_change(input, {.settings = {fmt::format("{}={}", budgets[b].key, bytes)}});
       const std::optional<PlannedRun> planned =
