@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -19,12 +20,12 @@
 #include "base/host_memory.h"
 #include "base/topology.h"
 #include "base/vector_target.h"
-#include "base/watchdog.h"
+#include "collectives/agreement.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
+#include "engine/cli/job.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/precision.h"
-#include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/device/cpu/cpu_device.h"
@@ -36,6 +37,7 @@
 #include "engine/plan/search/precision.h"
 #include "engine/plan/search/run_layout.h"
 #include "engine/plan/search/step_times.h"
+#include "engine/report/wrapped.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
@@ -52,23 +54,36 @@ struct Finding {
   std::string subject, found, mend = {};
 };
 
+/// As no-color.org has it.
+bool asks_for_no_color() {
+  const char* wish = std::getenv("NO_COLOR");
+  return wish != nullptr && *wish != '\0';
+}
+
 class Report {
  public:
+  /// The first of several ranks speaks for all.
+  explicit Report(bool speaks) : speaks_(speaks) {}
+
   void add(const Finding& finding) {
     constexpr std::array kNames = {"good", "weak", "bad"};
     constexpr std::array kColors = {fmt::terminal_color::green, fmt::terminal_color::yellow,
                                     fmt::terminal_color::red};
     const auto index = static_cast<std::size_t>(finding.grade);
     worst_ = std::max(worst_, finding.grade);
+    if (!speaks_) return;
     const std::string grade = fmt::format("{:<5}", kNames[index]);
-    std::cout << (terminal_ ? fmt::format(fmt::fg(kColors[index]), "{}", grade) : grade)
-              << fmt::format("{:<12} {}", finding.subject, finding.found)
-              << (finding.mend.empty() ? "" : ": " + finding.mend) << std::endl;
+    const std::string text = for_output(fmt::format("{}{:<12} {}{}", grade, finding.subject, finding.found,
+                                                    finding.mend.empty() ? "" : ": " + finding.mend),
+                                        grade.size() + 1);
+    std::cout << (is_colored_ ? fmt::format(fmt::fg(kColors[index]), "{}", grade) : grade)
+              << text.substr(grade.size()) << std::endl;
   }
   Grade worst() const { return worst_; }
 
  private:
-  bool terminal_ = isatty(STDOUT_FILENO) != 0;
+  bool speaks_;
+  bool is_colored_ = isatty(STDOUT_FILENO) != 0 && !asks_for_no_color();
   Grade worst_ = Grade::good;
 };
 
@@ -209,7 +224,8 @@ Finding find_kernels(Device& device, const RunConfig& config, std::int64_t ranks
 }
 
 /// As a run of this file would, so that kernels are timed as they will run.
-std::optional<Finding> find_products(Device& device, const RunConfig& config, std::int64_t ranks) {
+std::optional<Finding> find_products(Device& device, const RunConfig& config, std::int64_t ranks,
+                                     Communicator* world) {
   const std::vector<RunConfig> shapes = shapes_of(config, ranks);
   std::vector<Model> models;
   models.reserve(shapes.size());
@@ -217,9 +233,34 @@ std::optional<Finding> find_products(Device& device, const RunConfig& config, st
   std::vector<ProductsOf> products;
   for (std::size_t i = 0; i < shapes.size(); ++i)
     products.push_back({models[i], shapes[i].precision(), microbatch_of_rank(shapes[i])});
-  const ChosenProducts chosen = choose_products(device, config.device.product_table, products, nullptr);
+  const ChosenProducts chosen = choose_products(device, config.device.product_table, products, world);
   if (chosen.table.empty()) return std::nullopt;
   return Finding{Grade::good, "products", chosen.describe()};
+}
+
+/// The links of the job's ranks are added to the rates.
+Finding find_links(const RunConfig& config, Job& job, MachineRates& rates) {
+  if (config.device.kind != DeviceKind::cpu)
+    return {Grade::good, "links", "between GPUs are not measured; give the profile their rates by hand"};
+  const std::unique_ptr<Communicator> node = job.world()->split(job.rank() - job.local_rank(), job.rank());
+  const auto of_all = [&](double value, ReduceOp op) {
+    job.world()->all_reduce(&value, &value, 1, Element::fp64, op);
+    return value;
+  };
+  const double most = of_all(job.local_size(), ReduceOp::max);
+  if (of_all(node->size(), ReduceOp::min) != most)
+    return {Grade::weak, "links", "not measured",
+            "start as many ranks on each host, and number those of a host one after another"};
+  rates.links = measure_links(*job.world(), *node);
+  std::string found;
+  const auto add = [&](std::string_view where, double bytes_per_second, double latency) {
+    if (bytes_per_second > 0)
+      found += fmt::format("{}{:.2f} GB/s and {:.1f} us {}", found.empty() ? "" : ", ",
+                           bytes_per_second / 1e9, latency * 1e6, where);
+  };
+  add("between ranks of a host", rates.links.inside_bytes_per_second, rates.links.inside_latency);
+  add("between hosts", rates.links.across_bytes_per_second, rates.links.across_latency);
+  return {Grade::good, "links", fmt::format("{}, by {} ranks", found, job.size())};
 }
 
 std::string filesystem_of(const struct statfs& status) {
@@ -297,42 +338,51 @@ void refuse_overwriting_run(const DoctorCommand& command) {
   refuse_overwriting(files);
 }
 
-}  // namespace
+/// The first rank whose CPU has no instructions for bf16; empty if all have them.
+std::string without_bf16(Job& job) {
+  const std::vector<std::string> ranks =
+      texts_of_ranks(job.world(), [&] { return strata::without_bf16(job.world()); });
+  const auto first = std::ranges::find_if(ranks, [](const std::string& rank) { return !rank.empty(); });
+  return first == ranks.end() ? "" : *first;
+}
 
-int run_doctor(const DoctorCommand& command) {
-  Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
+/// Every rank measures what ranks share, so that they share it as in a run; the first one speaks.
+int examine(const DoctorCommand& command, Job& job) {
   RunConfig config;
   if (!command.run_file.empty()) config = load_run_config(command.run_file, command.overrides, command.ranks);
-  watchdog.set_seconds(static_cast<double>(config.train.watchdog));
+  job.set_watchdog(static_cast<double>(config.train.watchdog));
   if (!command.folders.empty()) config.memory.nvme_path = command.folders;
   refuse_overwriting_run(command);
-  check_json_path("--profile", command.profile);
+  if (job.is_first()) check_json_path("--profile", command.profile);
   std::optional<StepComparison> learned;
   if (!command.learn.empty()) learned = learned_from(command.learn);
-  Report report;
+  bind_to_share(job.local_rank(), job.local_size());
+  Report report(job.is_first());
   report.add(find_kernel());
   report.add(find_locked_memory());
   report.add(find_huge_pages());
   report.add(find_vector_code());
   report.add(find_cuda());
-  const std::unique_ptr<Device> device = make_device(config);
+  const std::unique_ptr<Device> device = make_device(config, job.local_rank());
   const int threads = host_threads(config);
-  const PrecisionChoice choice =
-      choose_precision(config, {.stored = {}, .without_bf16 = without_bf16(nullptr)});
+  const PrecisionChoice choice = choose_precision(config, {.stored = {}, .without_bf16 = without_bf16(job)});
   const Precision precision = config.train.precision.value_or(choice.precision);
-  MachineRates rates = measure_machine(*device, precision, link_limit(config), threads);
+  MachineRates rates = measure_machine(*device, precision, link_limit(config), threads, {}, job.world());
   report.add(find_memory(rates, threads));
   report.add(find_compute(*device, rates, precision));
   report.add(
       {Grade::good, "precision",
        fmt::format("train.precision auto begins a run in {}: {}", name_of(choice.precision), choice.why)});
-  for (const std::string& folder : config.memory.nvme_path) {
-    report.add(find_space(folder));
-    report.add(find_speed(folder, rates));
+  if (job.size() > 1) report.add(find_links(config, job, rates));
+  if (job.is_first()) {
+    for (const std::string& folder : config.memory.nvme_path) {
+      report.add(find_space(folder));
+      report.add(find_speed(folder, rates));
+    }
   }
   if (!command.run_file.empty() && !command.profile.empty()) {
     config.train.precision = precision;
-    if (const std::optional<Finding> products = find_products(*device, config, command.ranks))
+    if (const std::optional<Finding> products = find_products(*device, config, command.ranks, job.world()))
       report.add(*products);
     report.add(find_kernels(*device, config, command.ranks, rates));
   }
@@ -345,11 +395,20 @@ int run_doctor(const DoctorCommand& command) {
                      command.learn, learned->measured.step, learned->simulated.step)});
   }
   nlohmann::json profile = profile_json(rates);
+  profile[kMeasuredKey] = true;
   profile[kMemoryKey] = usable_memory();
   if (!device->host_addressable()) profile[kDeviceMemoryKey] = device->available_bytes();
-  profile[kBf16Key] = without_bf16(nullptr).empty();
-  write_json(command.profile, profile);
+  if (const Bytes free = this_host(config).drives; free != kUnlimited) profile[kDrivesKey] = free;
+  profile[kBf16Key] = without_bf16(job).empty();
+  if (job.is_first()) write_json(command.profile, profile);
   return report.worst() == Grade::bad ? 1 : 0;
+}
+
+}  // namespace
+
+int run_doctor(const DoctorCommand& command) {
+  Job job;
+  return job.run([&] { return examine(command, job); });
 }
 
 }  // namespace strata

@@ -129,6 +129,11 @@ std::optional<bool> profiled_bf16(const std::string& path) {
   return bf16.is_boolean() ? std::optional(bf16.get<bool>()) : std::nullopt;
 }
 
+bool profiled_as_measured(const std::string& path) {
+  const nlohmann::json measured = profiled_value(path, kMeasuredKey);
+  return measured.is_boolean() && measured.get<bool>();
+}
+
 DocumentOptions document_options(const DocumentsCommand& command) {
   std::map<std::string, std::string> names;
   for (const std::string& given : command.fields) {
@@ -146,6 +151,8 @@ DocumentOptions document_options(const DocumentsCommand& command) {
 HostResources planned_host(const RunConfig& config) {
   HostResources host = this_host(config);
   host.memory = profiled_memory(config.plan.machine).value_or(host.memory);
+  if (!config.memory.nvme_path.empty() && host.drives == kUnlimited)
+    host.drives = profiled_memory(config.plan.machine, kDrivesKey).value_or(kUnlimited);
   if (config.device.kind != DeviceKind::cpu)
     host.device = profiled_memory(config.plan.machine, kDeviceMemoryKey).value_or(host.device);
   return host;

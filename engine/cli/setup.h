@@ -40,24 +40,28 @@ HostResources this_host(const RunConfig& config);
 constexpr const char* kMemoryKey = "memory_bytes";
 constexpr const char* kBf16Key = "bf16_instructions";
 constexpr const char* kDeviceMemoryKey = "device_memory_bytes";
+constexpr const char* kDrivesKey = "nvme_bytes";
+constexpr const char* kMeasuredKey = "measured";
 
 /// Memory of the machine whose profile is at `path`, by one of these keys, and whether its CPU has bf16
 /// instructions; nothing for an empty path, or if the profile does not say.
 std::optional<Bytes> profiled_memory(const std::string& path, const char* key = kMemoryKey);
 std::optional<bool> profiled_bf16(const std::string& path);
+/// Whether strata doctor has measured the rates of the profile at `path`.
+bool profiled_as_measured(const std::string& path);
 
 /// Throws ConfigError for a field that there is none of.
 DocumentOptions document_options(const DocumentsCommand& command);
 
-/// What the machine has that the run is planned for: the one whose profile is given, or this one. A profile
-/// says nothing of free space, so that is asked of the folders, if they are there; and only of a GPU how much
-/// memory of its own it has.
+/// What the machine has that the run is planned for: the one whose profile is given, or this one. Folders on
+/// drives tell how much is free in them, if they are there; else the profile says what its drives have. Of a
+/// GPU it says how much memory of its own that has.
 HostResources planned_host(const RunConfig& config);
 
 /// What `plan()` gives. If it finds that the budgets do not hold the run, the sentence also says who knows
 /// more.
-template <std::invocable MakePlan>
-auto or_explain(const RunFileCommand& command, const MakePlan& plan) {
+template <typename Command, std::invocable MakePlan>
+auto or_explain(const Command& command, const MakePlan& plan) {
   try {
     return plan();
   } catch (const BudgetError& error) {

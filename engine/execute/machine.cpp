@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "base/arena.h"
 #include "base/host_memory.h"
@@ -148,6 +149,49 @@ MachineRates measure_machine(Device& device, const Precision& precision, const L
     });
   }
   return rates;
+}
+
+namespace {
+
+/// What an exchange of one group takes.
+struct Ring {
+  double latency_seconds = 0;  ///< of all its steps
+  double bytes_per_second = 0;
+};
+
+Ring measure_ring(const Trials& trials, Communicator& ranks) {
+  const auto size = static_cast<std::size_t>(ranks.size());
+  const auto seconds_of = [&](std::size_t bytes) {
+    const std::vector<std::byte> sent(bytes);
+    std::vector<std::byte> received(bytes * size);
+    const auto gather = [&] { ranks.all_gather(sent.data(), received.data(), bytes, Element::byte); };
+    return 1 / trials.best_rate(1, [&] { return seconds_on_host(gather); });
+  };
+  const std::size_t large = static_cast<std::size_t>(spared(64 * MiB)) / size;
+  const double latency = seconds_of(sizeof(double)), seconds = seconds_of(large);
+  const double sent = static_cast<double>(large * (size - 1));
+  return {.latency_seconds = latency, .bytes_per_second = sent / std::max(seconds - latency, seconds / 2)};
+}
+
+}  // namespace
+
+RankLinks measure_links(Communicator& world, Communicator& node) {
+  const Trials trials(&world);
+  const double on_node = node.size(), nodes = world.size() / on_node;
+  RankLinks links;
+  double inside_seconds = 0;
+  if (node.size() > 1) {
+    const Ring inside = measure_ring(trials, node);
+    inside_seconds = inside.latency_seconds;
+    links.inside_latency = inside_seconds / (on_node - 1);
+    links.inside_bytes_per_second = inside.bytes_per_second;
+  }
+  if (world.size() == node.size()) return links;
+  const Ring all = measure_ring(trials, world);
+  links.node_ranks = node.size();
+  links.across_latency = std::max(0.0, all.latency_seconds - inside_seconds) / (nodes - 1);
+  links.across_bytes_per_second = all.bytes_per_second / on_node;  // as exchange_rate() reads it
+  return links;
 }
 
 }  // namespace strata

@@ -24,4 +24,9 @@ double product_rate(Device& device, const Precision& precision);
 MachineRates measure_machine(Device& device, const Precision& precision, const LinkLimit& link, int threads,
                              std::span<const ProductsOf> models = {}, Communicator* ranks = nullptr);
 
+/// How fast ranks exchange values in host memory: `node`, the ranks of this host, and all of `world`, if that
+/// has ranks of other hosts. Every rank of `world` calls it. REQUIRES: each host has as many, numbered one
+/// after another.
+RankLinks measure_links(Communicator& world, Communicator& node);
+
 }  // namespace strata

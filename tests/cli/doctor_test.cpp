@@ -127,6 +127,19 @@ TEST_F(Doctor, StatesTheMemoryThatUnlimitedMeansToThePlan) {
                                  HasSubstr("are free in memory.nvme.path")));
 }
 
+TEST_F(Doctor, OfSeveralRanksSpeaksOnceAndMeasuresTheirLinks) {
+  const Outcome outcome = strata_on_ranks(2, {"doctor", "--profile", "machine.json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  const std::size_t first = outcome.out.find("kernel ");
+  EXPECT_EQ(outcome.out.find("kernel ", first + 1), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("us between ranks of a host, by 2 ranks"));
+  const nlohmann::json profile = nlohmann::json::parse(std::ifstream(path("machine.json")));
+  EXPECT_GT(profile["rank_bytes_per_second"], 1e6);
+  EXPECT_GT(profile["rank_latency_seconds"], 0);
+  EXPECT_FALSE(profile.contains("node_ranks"));
+  EXPECT_EQ(strata({"plan", "run.yaml", "--machine", "machine.json", "--ranks", "2"}).status, 0);
+}
+
 TEST_F(Doctor, EndsWithAnErrorWhereADriveCannotBeUsed) {
   const Outcome outcome = strata({"doctor", "--drive", "missing"});
   EXPECT_EQ(outcome.status, 1);
