@@ -6,7 +6,6 @@
 #include "engine/cli/layout.h"
 #include "engine/cli/precision.h"
 #include "engine/cli/setup.h"
-#include "engine/config/run_models.h"
 
 namespace strata {
 namespace {
@@ -18,14 +17,14 @@ void set_open_budgets(std::vector<RunConfig>& configs, const AdvisedRun& run, co
 
 }  // namespace
 
-AdvisedRun::AdvisedRun(const RunFileCommand& command, std::int64_t ranks) {
-  RunModels run = load_run_models(command.run_file, command.overrides, ranks);
+AdvisedRun::AdvisedRun(PlanTarget target) {
+  RunModels& run = target.run;
   input.is_several = run.is_several;
   models.reserve(run.models.size());
   for (NamedRun& named : run.models) {
     RunConfig& config = named.config;
     agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-    if (!run.is_several) agree_on_layout(config, false, ranks, nullptr);
+    if (!run.is_several) agree_on_layout(config, false, target.ranks, nullptr);
     models.push_back(load_model_of_rank(config, 0));
     warn_of_model(config);
     input.names.push_back(named.name);

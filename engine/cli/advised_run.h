@@ -1,10 +1,9 @@
 // The run that strata explain and strata plan --simulate plan as it is, and with changes.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
-#include "engine/cli/commands.h"
+#include "engine/cli/plan_target.h"
 #include "engine/model/model.h"
 #include "engine/plan/search/advice.h"
 
@@ -12,9 +11,9 @@ namespace strata {
 
 /// A run and what its input refers to. It stays where it is.
 struct AdvisedRun {
-  /// Loads the run file. Open budgets become what the machine has that the run is planned for, as strata plan
-  /// does. Throws ConfigError.
-  explicit AdvisedRun(const RunFileCommand& command, std::int64_t ranks = 1);
+  /// Open budgets become what the machine has that the run is planned for, as strata plan does. Throws
+  /// ConfigError.
+  explicit AdvisedRun(PlanTarget target);
   AdvisedRun(const AdvisedRun&) = delete;
   AdvisedRun& operator=(const AdvisedRun&) = delete;
   ~AdvisedRun() = default;

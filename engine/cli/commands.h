@@ -35,21 +35,27 @@ struct ProfileCommand : RunFileCommand {
 };
 int run_profile(const ProfileCommand& command);
 
-struct PlanCommand : RunFileCommand {
-  std::string json;
+/// What commands take that plan a run and touch no device.
+struct PlanningCommand : RunFileCommand {
+  std::string machine;     ///< a profile whose rates count in place of plan.machine's; empty: none
+  std::string on;          ///< a machine to plan for with all that it has; empty: the run file says it
+  std::int64_t ranks = 0;  ///< of the run; 0: 1, or as many as a node of `on` has
+  std::string json;        ///< report file; empty: none, "-": standard output
+
+  /// As RunFileCommand::line(), with these options.
+  std::string line(std::string_view name) const;
+};
+
+struct PlanCommand : PlanningCommand {
   std::string profile;  ///< folder for a profile; empty: none
   bool program = false, schedule = false;
   bool search = false;  ///< for a layout
   bool simulate = false;
-  std::string trace;       ///< file for the planned timeline; empty: none
-  std::int64_t ranks = 1;  ///< of the run
+  std::string trace;  ///< file for the planned timeline; empty: none
 };
 int run_plan(const PlanCommand& command);
 
-struct ExplainCommand : RunFileCommand {
-  std::string json;
-};
-int run_explain(const ExplainCommand& command);
+int run_explain(const PlanningCommand& command);
 
 /// Looks at the run file's device, precision and drives; without one at the CPU.
 struct DoctorCommand : RunFileCommand {

@@ -11,28 +11,39 @@
 #include "engine/cli/advised_run.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/overwriting.h"
+#include "engine/cli/plan_target.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/plan/search/advice.h"
 #include "engine/plan/search/step_use.h"
 #include "engine/report/explain_report.h"
+#include "engine/report/status_line.h"
+#include "engine/report/wrapped.h"
 
 namespace strata {
 
-int run_explain(const ExplainCommand& command) {
+int run_explain(const PlanningCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
-  const RunModels run_file = load_run_models(command.run_file, command.overrides);
-  CommandFiles files = files_of(command, run_file);
+  const PlanTarget target = plan_target(command);
+  CommandFiles files = files_of(command, target.run);
   files.outputs.push_back({"--json", command.json});
   refuse_overwriting(files);
   check_json_path("--json", command.json);
-  const AdvisedRun run(command);
+  AdvisedRun run(target);
+  StatusLine line;
+  run.input.on_planning = [&line](const std::string& what) { line.show(what); };
   Advice advice;
   TaskArena arena(usable_cores());
   arena.execute([&] { advice = advise(run.input); });
   const MachineRates rates = planning_rates(run.input.configs.front());
   const std::vector<RankUse> uses = advice.run ? find_use(*advice.run, rates) : std::vector<RankUse>();
-  if (command.json != "-") std::cout << explain_text(run.input, advice, uses, rates) << std::flush;
+  line.end();
+  if (command.json != "-") {
+    const std::string text = target.machine_line +
+                             explain_text(run.input, advice, uses, rates, target.rates_are(rates)) +
+                             target.data_line();
+    std::cout << for_output(text) << std::flush;
+  }
   write_json(command.json, explain_json(advice, uses, rates));
   if (!advice.run) throw ConfigError(advice.refusal);
   return 0;

@@ -18,6 +18,7 @@
 #include "engine/cli/device.h"
 #include "engine/cli/setup.h"
 #include "engine/config/words.h"
+#include "engine/report/status_line.h"
 
 namespace strata {
 namespace {
@@ -83,8 +84,10 @@ LayoutInput layout_input(const RunConfig& open, std::int64_t ranks) {
   return input;
 }
 
-LayoutSearch find_layout(const LayoutInput& input) {
+LayoutSearch find_layout(LayoutInput input) {
   std::optional<LayoutSearch> search;
+  StatusLine line;
+  input.on_planning = [&line](const std::string& what) { line.show(what); };
   TaskArena arena(usable_cores());
   arena.execute([&] { search = search_layouts(input); });
   return std::move(*search);

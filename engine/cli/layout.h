@@ -18,8 +18,8 @@ int ranks_of_node(const RunConfig& config);
 /// if its profile cannot be read.
 LayoutInput layout_input(const RunConfig& open, std::int64_t ranks);
 
-/// Searches on all cores. Throws ConfigError if no layout fits.
-LayoutSearch find_layout(const LayoutInput& input);
+/// Searches on all cores, and shows on standard error how far it is. Throws ConfigError if no layout fits.
+LayoutSearch find_layout(LayoutInput input);
 
 /// Gives `config` its layout if it leaves that open: of the newest checkpoint if the run goes on with as many
 /// ranks, else the one that rank 0 finds. Returns a line that says so; empty if nothing was open. Every rank

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "engine/cli/command_tree.h"
 #include "engine/cli/command_words.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/help_formatter.h"
 #include "engine/cli/limits.h"
 #include "engine/cli/manual.h"
 #include "engine/cli/own_name.h"
@@ -25,7 +27,6 @@
 #include "engine/cli/standard_output.h"
 #include "engine/cli/version.h"
 #include "engine/config/describe.h"
-#include "engine/config/value.h"
 #include "engine/data/mapped_file.h"
 
 namespace strata {
@@ -43,6 +44,21 @@ CLI::Option* add_run_file(CLI::App& app, RunFileCommand& command) {
   app.add_option("--set", command.overrides, "override a key of the run file: --set train.steps=10")
       ->take_all();
   return app.add_option("run_file", command.run_file, "the run file (YAML)");
+}
+
+void add_planning(CLI::App& app, PlanningCommand& command) {
+  add_run_file(app, command)->required();
+  app.add_option("--json", command.json, "write the figures as JSON to this file, '-' for standard output");
+  CLI::Option* machine =
+      app.add_option("--machine", command.machine,
+                     "plan by the rates of this machine, with the run file's own budgets and device");
+  app.add_option("--on", command.on,
+                 "plan for all that this machine has, in place of the run file's budgets and device: a "
+                 "profile, or the name of one that comes with the program")
+      ->excludes(machine);
+  app.add_option("--ranks", command.ranks,
+                 "ranks to plan for, as mpirun -n starts them; left out: 1, or those of a node of --on")
+      ->check(CLI::Range(1, 1'000'000));
 }
 
 /// Not nan, either, which CLI::Range takes.
@@ -198,6 +214,7 @@ CLI::App* add_manual(CLI::App& app, std::string& folder) {
 
 int run(int argc, char** argv) {
   CLI::App app("Strata trains models that are larger than the device's memory.");
+  app.formatter(std::make_shared<HelpFormatter>());  // before its commands, which take it over
   app.require_subcommand(1);
 
   TrainCommand train;
@@ -223,18 +240,11 @@ int run(int argc, char** argv) {
   PlanCommand plan;
   CLI::App* plan_app =
       app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
-  add_run_file(*plan_app, plan)->required();
-  plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
+  add_planning(*plan_app, plan);
   plan_app->add_option(
       "--profile", plan.profile,
       "write the planned step to this folder: report.html (where memory and time go), trace.pftrace for "
       "ui.perfetto.dev, memory_view.pickle for PyTorch's memory_viz, summary.json");
-  plan_app->add_option_function<std::string>(
-      "--machine",
-      [&plan](const std::string& file) {
-        plan.overrides.push_back("plan.machine=" + value::Text::write(file));
-      },
-      "plan for the machine of this profile, whatever plan.machine says");
   plan_app->add_flag(
       "--search", plan.search,
       "find the layout and microbatch with the shortest step on --ranks; keys that the run file gives stay");
@@ -244,8 +254,6 @@ int run(int argc, char** argv) {
       ->excludes("--search");
   plan_app->add_option("--trace", plan.trace,
                        "write the planned timeline of a step to this file, for ui.perfetto.dev");
-  plan_app->add_option("--ranks", plan.ranks, "ranks to plan for, as mpirun -n starts them")
-      ->check(CLI::Range(1, 1'000'000));
   plan_app->add_flag("--program", plan.program, "print the program of a step");
   plan_app->add_flag("--schedule", plan.schedule,
                      "print the order of a step's work, one visit of a unit per line");
@@ -265,12 +273,10 @@ int run(int argc, char** argv) {
       ->expected(2)
       ->excludes(profiled_run);
 
-  ExplainCommand explain;
+  PlanningCommand explain;
   CLI::App* explain_app = app.add_subcommand(
       "explain", "say what lives where and why, what bounds a step, and what would help most");
-  add_run_file(*explain_app, explain)->required();
-  explain_app->add_option("--json", explain.json,
-                          "write the figures as JSON to this file, '-' for standard output");
+  add_planning(*explain_app, explain);
 
   DoctorCommand doctor;
   CLI::App* doctor_app =

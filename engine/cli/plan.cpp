@@ -14,6 +14,7 @@
 #include "engine/cli/device.h"
 #include "engine/cli/layout.h"
 #include "engine/cli/overwriting.h"
+#include "engine/cli/plan_target.h"
 #include "engine/cli/planning.h"
 #include "engine/cli/precision.h"
 #include "engine/cli/profiling.h"
@@ -29,6 +30,8 @@
 #include "engine/report/joint_plan_report.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
+#include "engine/report/status_line.h"
+#include "engine/report/wrapped.h"
 
 namespace strata {
 
@@ -98,13 +101,19 @@ void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   }
 }
 
+std::string memory_lines(const std::vector<ScratchPart>& scratch, const HostShare& host) {
+  return fmt::format("scratch  {}\nmemory   {}\n",
+                     scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch),
+                     host.describe());
+}
+
 /// Plans a run file that has several models.
-int plan_models(const PlanCommand& command, const RunModels& run) {
+int plan_models(const PlanCommand& command, const PlanTarget& target) {
   std::vector<RunConfig> configs;
   std::vector<Model> models;
   std::vector<ModelLabel> labels;
   std::vector<std::int64_t> steps;
-  for (const NamedRun& named : run.models) {
+  for (const NamedRun& named : target.run.models) {
     RunConfig& config = configs.emplace_back(named.config);
     agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
     models.push_back(load_model_of_rank(config, 0));
@@ -121,18 +130,21 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   for (RunConfig& config : configs) config.memory = first.memory;
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
+  StatusLine line;
+  line.show("planning the run");
   JointPlanner planner(joint, profile);
   const std::vector<JointPlan> plans = or_explain(command, [&] { return planner.plan(steps); });
   const Certificate certificate = certify(plans, joint, profile);
   const double planned = estimate_step(planner.ranks_of(plans), {}, plans, first.plan.lanes, profile).seconds;
   const JointPlan& plan = plans.front();
+  std::int64_t tokens = 0;
+  for (const ModelLabel& label : labels) tokens += label.tokens_per_step;
+  line.end();
   if (command.json != "-") {
-    std::cout << joint_plan_text(plan, labels, rates) << "seconds  " << certificate_text(certificate, planned)
-              << '\n'
-              << "scratch  "
-              << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
-              << '\n'
-              << "memory   " << host.describe() << '\n';
+    const std::string text = target.machine_line + joint_plan_text(plan, labels, rates) + "seconds  " +
+                             certificate_text(certificate, planned, tokens) + '\n' +
+                             memory_lines(scratch, host) + target.notes(profile);
+    std::cout << for_output(text);
   }
   for (const JointPlan& of_role : plans) {
     if (command.program) std::cout << print(of_role.training.program);
@@ -159,41 +171,44 @@ void refuse_overwriting_run(const PlanCommand& command, const RunModels& run) {
 
 int run_plan(const PlanCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
-  std::vector<std::string> overrides = command.overrides;
-  if (command.search) overrides.emplace_back("plan.search=auto");
-  RunModels run = load_run_models(command.run_file, overrides, command.ranks);
-  refuse_overwriting_run(command, run);
+  std::vector<std::string> more;
+  if (command.search) more.emplace_back("plan.search=auto");
+  const PlanTarget target = plan_target(command, more);
+  refuse_overwriting_run(command, target.run);
   check_json_path("--json", command.json);
   check_json_path("--trace", command.trace);
   if (!command.profile.empty()) check_profile_folder(command.profile);
-  if (command.simulate) return simulate_plan(command);
-  if (run.is_several) return plan_models(command, run);
-  RunConfig config = std::move(run.models.front().config);
+  if (command.simulate) return simulate_plan(command, target);
+  if (target.run.is_several) return plan_models(command, target);
+  RunConfig config = target.run.models.front().config;
   const AgreedPrecision precision =
       agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-  if (command.search) return search_plan(command, config);
-  const std::string layout = agree_on_layout(config, false, command.ranks, nullptr);
+  if (command.search) return search_plan(command, target, config);
+  const std::string layout = agree_on_layout(config, false, target.ranks, nullptr);
   const Model model = load_model_of_rank(config, 0);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
   const RunShare share = share_of_run({{"", &config, &model}}, planned_host(config), ranks_of_node(config));
   set_unlimited(config.memory, config.device.kind, share.host);
+  StatusLine line;
+  line.show("planning the run");
   const std::vector<Plan> plans =
       or_explain(command, [&] { return plans_for(config, model, as_given, share.host, precision); });
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
   const Certificate certificate = certify(plans, model, profile);
   const double planned = estimate_step(ranks_of(plans), plans, {}, config.plan.lanes, profile).seconds;
+  line.end();
   if (command.json != "-") {
-    for (const Plan& plan : plans) std::cout << stage_heading(plan, model) << plan_text(plan, model, rates);
-    std::cout << "seconds  " << certificate_text(certificate, planned) << '\n'
-              << (config.optimizer.groups.empty() ? "" : policies_text(model)) << "scratch  "
-              << (share.scratch.empty() ? "unknown: this program was built without CUDA"
-                                        : scratch_text(share.scratch))
-              << '\n'
-              << "memory   " << share.host.describe() << '\n';
-    for (const std::string& line : {precision.line, layout})
-      if (!line.empty()) std::cout << line << '\n';
+    std::string text = target.machine_line;
+    for (const Plan& plan : plans) text += stage_heading(plan, model) + plan_text(plan, model, rates);
+    text += fmt::format("seconds  {}\n", certificate_text(certificate, planned,
+                                                          config.train.batch * config.data.sequence_length));
+    if (!config.optimizer.groups.empty()) text += policies_text(model);
+    text += memory_lines(share.scratch, share.host);
+    for (const std::string& said : {precision.line, layout})
+      if (!said.empty()) text += said + '\n';
+    std::cout << for_output(text + target.notes(profile));
   }
   if (command.schedule) say_schedule(plans, model);
   for (const Plan& plan : plans) {

@@ -14,19 +14,26 @@
 #include "engine/plan/search/step_use.h"
 #include "engine/report/search_report.h"
 #include "engine/report/simulate_report.h"
+#include "engine/report/status_line.h"
+#include "engine/report/wrapped.h"
 
 namespace strata {
 
-int search_plan(const PlanCommand& command, const RunConfig& open) {
-  const LayoutInput input = layout_input(open, command.ranks);
+int search_plan(const PlanCommand& command, const PlanTarget& target, const RunConfig& open) {
+  const LayoutInput input = layout_input(open, target.ranks);
   const LayoutSearch search = find_layout(input);
-  if (command.json != "-") std::cout << search_text(search, input);
+  if (command.json != "-") {
+    std::cout << for_output(target.machine_line) << for_output(search_text(search, input), kLayoutColumn)
+              << for_output(target.notes(input.rates)) << search_settings(search, input);
+  }
   write_json(command.json, search_json(search, input));
   return 0;
 }
 
-int simulate_plan(const PlanCommand& command) {
-  const AdvisedRun run(command, command.ranks);
+int simulate_plan(const PlanCommand& command, const PlanTarget& target) {
+  AdvisedRun run(target);
+  StatusLine line;
+  run.input.on_planning = [&line](const std::string& what) { line.show(what); };
   std::optional<SimulatedRun> simulated;
   TaskArena arena(usable_cores());
   or_explain(command, [&] {
@@ -34,7 +41,10 @@ int simulate_plan(const PlanCommand& command) {
     return 0;
   });
   const std::vector<RankUse> uses = find_use(simulated->run, simulated->rates);
-  if (command.json != "-") std::cout << simulate_text(*simulated, uses);
+  line.end();
+  if (command.json != "-")
+    std::cout << for_output(target.machine_line + simulate_text(*simulated, uses) +
+                            target.notes(simulated->rates));
   if (!command.trace.empty())
     write_planned_trace(command.trace, planned_profiles(simulated->run.ranks, simulated->rates));
   write_json(command.json, simulate_json(*simulated, uses));

@@ -2,15 +2,17 @@
 #pragma once
 
 #include "engine/cli/commands.h"
+#include "engine/cli/plan_target.h"
 #include "engine/config/run_config.h"
 
 namespace strata {
 
-/// strata plan --search: finds a layout and prints it beside others. Throws ConfigError if none fits.
-int search_plan(const PlanCommand& command, const RunConfig& open);
+/// strata plan --search: finds a layout of `open`, the target's run, and prints it beside others. Throws
+/// ConfigError if none fits.
+int search_plan(const PlanCommand& command, const PlanTarget& target, const RunConfig& open);
 
 /// strata plan --simulate: prints what a step takes and what would shorten it. Throws ConfigError if the run
 /// does not fit.
-int simulate_plan(const PlanCommand& command);
+int simulate_plan(const PlanCommand& command, const PlanTarget& target);
 
 }  // namespace strata

@@ -112,7 +112,9 @@ nlohmann::json summary_of(const StepProfile& profile) {
       {"seconds", profile.seconds}, {"lanes", lanes}, {"memory", memory}, {"traffic", traffic}};
   if (!profile.name.empty()) summary["name"] = profile.name;
   if (profile.bound)
-    summary["bound"] = {{"seconds", profile.bound->seconds}, {"by", name_of(profile.bound->binding)}};
+    summary["bound"] = {{"seconds", profile.bound->seconds},
+                        {"by", name_of(profile.bound->binding)},
+                        {"words", words_of(profile.bound->binding)}};
   if (profile.needs) summary["needs"] = needs_summary(*profile.needs);
   return summary;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/report/change_words.h"
+
 namespace strata {
 namespace {
 
@@ -12,16 +14,23 @@ double gap(const Certificate& certificate, double planned_seconds) {
 
 }  // namespace
 
-std::string certificate_text(const Certificate& certificate, double planned_seconds) {
+std::string bound_sentence(const Certificate& certificate, double planned_seconds) {
+  return fmt::format(
+      "No plan of this run takes less than {}, limited by {}; this one takes {:.2f} times that",
+      seconds_text(certificate.seconds), words_of(certificate.binding),
+      1 + gap(certificate, planned_seconds));
+}
+
+std::string certificate_text(const Certificate& certificate, double planned_seconds, std::int64_t tokens) {
   std::string alone;
   for (const BoundArgument argument : kBoundArguments) {
     if (certificate.of(argument) == 0) continue;
-    alone +=
-        fmt::format("{}{} {:.3f}", alone.empty() ? "" : ", ", name_of(argument), certificate.of(argument));
+    alone += fmt::format("{}{} {}", alone.empty() ? "" : ", ", name_of(argument),
+                         seconds_text(certificate.of(argument)));
   }
-  return fmt::format("bound {:.3f} s by {} ({}), planned {:.3f} s, gap {:.1f} %", certificate.seconds,
-                     name_of(certificate.binding), alone, planned_seconds,
-                     100 * gap(certificate, planned_seconds));
+  return fmt::format("{} for {} tokens: {:.0f} tokens/s. {}. Each alone would take: {}",
+                     seconds_text(planned_seconds), tokens, static_cast<double>(tokens) / planned_seconds,
+                     bound_sentence(certificate, planned_seconds), alone);
 }
 
 nlohmann::json certificate_json(const Certificate& certificate, double planned_seconds) {

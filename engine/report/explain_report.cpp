@@ -19,28 +19,6 @@ namespace {
 /// A step is at its bound if it takes at most this many times what a resource needs.
 constexpr double kAtBound = 1.05;
 
-std::string_view words_for(BoundArgument argument) {
-  switch (argument) {
-    case BoundArgument::compute:
-      return "computing";
-    case BoundArgument::h2d:
-      return "the link from host to device";
-    case BoundArgument::d2h:
-      return "the link from device to host";
-    case BoundArgument::cpu:
-      return "updates on the host";
-    case BoundArgument::cores:
-      return "the cores, which compute, update and copy";
-    case BoundArgument::memory:
-      return "the host's memory, which updates and copies go through";
-    case BoundArgument::drives:
-      return "the drives";
-    case BoundArgument::order:
-      return "what must happen one after another";
-  }
-  return "";
-}
-
 /// Whether nothing but longer work keeps the step from being shorter.
 bool is_at(double seconds, const StepEstimate& step) {
   return step.seconds <= kAtBound * seconds;
@@ -49,8 +27,13 @@ bool is_at(double seconds, const StepEstimate& step) {
 class Explanation {
  public:
   Explanation(const AdviceInput& input, const Advice& advice, const std::vector<RankUse>& uses,
-              const MachineRates& rates)
-      : input_(input), advice_(advice), rates_(rates), uses_(uses), config_(input.configs.front()) {}
+              const MachineRates& rates, const std::string& rates_are)
+      : input_(input),
+        advice_(advice),
+        rates_(rates),
+        rates_are_(rates_are),
+        uses_(uses),
+        config_(input.configs.front()) {}
 
   std::string text() {
     heading("The step");
@@ -83,9 +66,7 @@ class Explanation {
     const StepEstimate& step = advice_.now.step;
     line("{} is planned to take {} for {} tokens: {}.", step_word(), seconds_text(step.seconds),
          advice_.now.tokens, speed_text(advice_.now));
-    line("No plan of this run takes less than {}, limited by {}; this one takes {:.2f} times that.",
-         seconds_text(advice_.certificate.seconds), words_for(advice_.certificate.binding),
-         step.seconds / advice_.certificate.seconds);
+    line("{}.", bound_sentence(advice_.certificate, step.seconds));
     if (rates_.cores_copy && step.work > step.needs.longest())
       line("The cores compute, update and copy one after another, which takes {}.", seconds_text(step.work));
     if (!is_at(std::max(step.work, step.needs.longest()), step))
@@ -96,14 +77,7 @@ class Explanation {
       line("With memory enough, {} on the device, it would take {}.", format_bytes(all),
            seconds_text(advice_.roomy->step.seconds));
     }
-    if (config_.plan.machine.empty()) {
-      line(
-          "Times are by nominal rates of such a machine; strata doctor RUN.yaml --profile FILE measures this "
-          "one's, "
-          "and plan.machine takes the file.");
-    } else {
-      line("Times are by the rates in {}.", config_.plan.machine);
-    }
+    line("The rates that times follow from are {}.", rates_are_);
   }
 
   std::string_view step_word() const { return input_.is_several ? "A round of all models" : "A step"; }
@@ -285,12 +259,12 @@ class Explanation {
     std::string why;
     const Certificate& bound = advice_.certificate;
     if (is_at(bound.seconds, step)) {
-      why = fmt::format("The step is at its bound, {}", words_for(bound.binding));
+      why = fmt::format("The step is at its bound, {}", words_of(bound.binding));
     } else if (rates_.cores_copy && is_at(step.work, step)) {
       why = "The cores are busy throughout the step";
     } else {
       why = fmt::format("The step takes {:.2f} times its bound, {}", step.seconds / bound.seconds,
-                        words_for(bound.binding));
+                        words_of(bound.binding));
     }
     line("Nothing: of {} changes that were planned none saves {:.0f} % of a token's time. {}.",
          advice_.planned, 100 * kLeastGain, why);
@@ -299,6 +273,7 @@ class Explanation {
   const AdviceInput& input_;
   const Advice& advice_;
   const MachineRates& rates_;
+  const std::string& rates_are_;
   const std::vector<RankUse>& uses_;
   const RunConfig& config_;
   std::string text_, said_reason_;
@@ -335,9 +310,9 @@ nlohmann::json use_json(const RankUse& use) {
 }  // namespace
 
 std::string explain_text(const AdviceInput& input, const Advice& advice, const std::vector<RankUse>& uses,
-                         const MachineRates& rates) {
+                         const MachineRates& rates, const std::string& rates_are) {
   if (!advice.run) return refusal_text(advice);
-  return Explanation(input, advice, uses, rates).text();
+  return Explanation(input, advice, uses, rates, rates_are).text();
 }
 
 nlohmann::json explain_json(const Advice& advice, const std::vector<RankUse>& uses,

@@ -12,9 +12,9 @@
 namespace strata {
 
 /// Sentences under headings, each a line. If the run does not fit, why and what makes it fit. `uses` are of
-/// the run, if it fits.
+/// the run, if it fits. `rates_are` says what the rates are: "nominal, …".
 std::string explain_text(const AdviceInput& input, const Advice& advice, const std::vector<RankUse>& uses,
-                         const MachineRates& rates);
+                         const MachineRates& rates, const std::string& rates_are);
 /// Keys as documented in docs/reference/explain.md.
 nlohmann::json explain_json(const Advice& advice, const std::vector<RankUse>& uses,
                             const MachineRates& rates);

@@ -65,8 +65,9 @@ nlohmann::json tier_json(const TierPlan& plan, const Measurements& measured) {
 }
 
 std::string tier_text(const TierPlan& plan) {
-  return fmt::format("{:<7} peak {} of {}: {}", name_of(plan.tier), format_bytes(plan.peak_bytes),
-                     format_bytes(plan.budget), kinds_text(plan.by_kind));
+  const std::string kinds = kinds_text(plan.by_kind);
+  return fmt::format("{:<7} peak {} of {}{}", name_of(plan.tier), format_bytes(plan.peak_bytes),
+                     format_bytes(plan.budget), kinds.empty() ? "" : ": " + kinds);
 }
 
 std::string tier_text(const TierPlan& plan, const Measurements& measured) {

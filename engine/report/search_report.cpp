@@ -74,13 +74,17 @@ std::string search_text(const LayoutSearch& search, const LayoutInput& input) {
         fmt::format("{:>7.3g} s {:>10.4g} {:>5.1f} % {:>10} {:>10} {:>7.3g} s  {}{}\n", one.planned->seconds,
                     tokens / one.planned->seconds, 100 * parts_of(one).waiting / one.planned->seconds,
                     peak(Tier::device), peak(Tier::host), one.planned->exchanging(), describe(one.layout),
-                    why.empty() ? "" : fmt::format("\n{:62}{}", "", why));
+                    why.empty() ? "" : fmt::format("\n{:{}}{}", "", kLayoutColumn, why));
   }
-  text += fmt::format(
-      "of {} layouts {} were planned, {} do not fit, {} cannot be as short as the best whatever their plan, "
-      "and {} were left out: they promise less, or are too large to plan\n",
-      search.trials.size(), search.planned, search.refused, search.beaten, search.left_out);
-  text += "take it with";
+  return text + fmt::format(
+                    "of {} layouts {} were planned, {} do not fit, {} cannot be as short as the best "
+                    "whatever their plan, "
+                    "and {} were left out: they promise less, or are too large to plan\n",
+                    search.trials.size(), search.planned, search.refused, search.beaten, search.left_out);
+}
+
+std::string search_settings(const LayoutSearch& search, const LayoutInput& input) {
+  std::string text = "take it with";
   for (const std::string& setting : settings_of(search.best().layout, input.open))
     text += fmt::format(" --set {}", setting);
   return text + '\n';

@@ -1,5 +1,6 @@
 // A run on a terminal: the panel that a key opens, and that the terminal is left as it was found.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <pty.h>
@@ -12,6 +13,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "tests/cli/workspace.h"
 #include "tests/report/terminal.h"
@@ -270,6 +273,46 @@ TEST_F(RunsOnATerminal, GiveItBackWhileTheyAreStopped) {
   EXPECT_TRUE(run.shows("planned of 128")) << run.screen();
   run.send(SIGINT);
   EXPECT_EQ(run.wait(), 1);
+}
+
+/// All that a command prints there.
+std::vector<std::string> printed(const std::filesystem::path& folder, const Arguments& arguments,
+                                 unsigned short columns) {
+  OnTerminal command(folder, arguments, columns);
+  EXPECT_EQ(command.wait(), 0) << command.screen();
+  std::vector<std::string> lines;
+  std::istringstream screen(command.screen());
+  for (std::string line; std::getline(screen, line);) lines.push_back(line);
+  return lines;
+}
+
+using PrintedOnATerminal = RunsOnATerminal;
+
+TEST_F(PrintedOnATerminal, LinesAreAsWideAsItAndNoWordIsCut) {
+  const auto words_of = [](const std::vector<std::string>& lines) {
+    std::istringstream text(fmt::format("{}", fmt::join(lines, "\n")));
+    return std::vector<std::string>(std::istream_iterator<std::string>(text), {});
+  };
+  for (const Arguments& command : {Arguments{"--help"},
+                                   {"generate", "--help"},
+                                   {"plan", "run.yaml"},
+                                   {"plan", "run.yaml", "--simulate"},
+                                   {"explain", "run.yaml"}}) {
+    const std::vector<std::string> narrow = printed(path("."), command, 80);
+    EXPECT_EQ(words_of(narrow), words_of(printed(path("."), command, 1000))) << command[0];
+    for (const std::string& line : narrow) EXPECT_LE(line.size(), 80U) << line;
+  }
+  const std::vector<std::string> search = printed(path("."), {"plan", "run.yaml", "--search"}, 80);
+  EXPECT_THAT(search.back(), ::testing::StartsWith("take it with --set ")) << "a line to copy";
+}
+
+TEST_F(PrintedOnATerminal, ALongCommandShowsWhatItPlansAndThenTheAnswerAlone) {
+  OnTerminal command(path("."),
+                     {"explain", "run.yaml", "--set", "train.batch=16", "--set", "memory.device=160KiB"});
+  EXPECT_TRUE(command.shows("planning ")) << command.screen();
+  EXPECT_EQ(command.wait(), 0);
+  EXPECT_TRUE(command.screen().starts_with("The step\n")) << command.screen();
+  EXPECT_EQ(command.screen().find("planning "), std::string::npos) << command.screen();
 }
 
 TEST_F(RunsOnATerminal, SayWhatLanesDoAboveThePanel) {

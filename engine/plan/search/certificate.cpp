@@ -17,6 +17,28 @@ Certificate of_passes(double seconds) {
 
 }  // namespace
 
+std::string_view words_of(BoundArgument argument) {
+  switch (argument) {
+    case BoundArgument::compute:
+      return "computing";
+    case BoundArgument::h2d:
+      return "the link from host to device";
+    case BoundArgument::d2h:
+      return "the link from device to host";
+    case BoundArgument::cpu:
+      return "updates on the host";
+    case BoundArgument::cores:
+      return "the cores, which compute, update and copy";
+    case BoundArgument::memory:
+      return "the host's memory, which updates and copies go through";
+    case BoundArgument::drives:
+      return "the drives";
+    case BoundArgument::order:
+      return "what must happen one after another";
+  }
+  return "";
+}
+
 std::string_view name_of(BoundArgument argument) {
   switch (argument) {
     case BoundArgument::compute:

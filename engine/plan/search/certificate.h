@@ -22,6 +22,8 @@ inline constexpr std::array kBoundArguments = {
     BoundArgument::compute, BoundArgument::h2d,    BoundArgument::d2h,    BoundArgument::cpu,
     BoundArgument::cores,   BoundArgument::memory, BoundArgument::drives, BoundArgument::order};
 std::string_view name_of(BoundArgument argument);
+/// What limits a step, as in "limited by the drives".
+std::string_view words_of(BoundArgument argument);
 
 struct Certificate {
   double seconds = 0;  ///< the longest for which all arguments agree on one choice

@@ -12,7 +12,7 @@ function figureTiles(profiles, tiers) {
   const bounds = profiles.filter((profile) => profile.summary.bound && profile.summary.bound.seconds > 0);
   if (bounds.length > 0) {
     const lines = bounds.map((profile) => [figure(profile.summary.seconds / profile.summary.bound.seconds, (value) => value.toFixed(2) + " ×", "to-bound"), bounds.length > 1 ? profile.group : ""]);
-    tiles.push(tile("Step to bound", lines, "1.00 × is the least that any plan of the run can take, by " + wordsOf(bounds[0].summary.bound.by)));
+    tiles.push(tile("Step to bound", lines, "no plan of this run takes less than " + timeText(bounds[0].summary.bound.seconds) + ", limited by " + bounds[0].summary.bound.words));
   }
   tiles.push(tile("Compute busy", labelled((profile) => {
     const lane = profile.summary.lanes.compute;
