@@ -29,6 +29,7 @@ int run_explain(const PlanningCommand& command) {
   files.outputs.push_back({"--json", command.json});
   refuse_overwriting(files);
   check_json_path("--json", command.json);
+  target.warn();
   AdvisedRun run(target);
   StatusLine line;
   run.input.on_planning = [&line](const std::string& what) { line.show(what); };

@@ -178,6 +178,7 @@ int run_plan(const PlanCommand& command) {
   check_json_path("--json", command.json);
   check_json_path("--trace", command.trace);
   if (!command.profile.empty()) check_profile_folder(command.profile);
+  target.warn();
   if (command.simulate) return simulate_plan(command, target);
   if (target.run.is_several) return plan_models(command, target);
   RunConfig config = target.run.models.front().config;

@@ -145,14 +145,6 @@ std::string contradiction(const Machine& machine, const RunConfig& run) {
   return "";
 }
 
-/// `name` is that of its machine, as the user has given it.
-void warn_of_machine(const RunConfig& run, const std::string& name) {
-  if (run.plan.machine.empty() || !is_there(run.plan.machine)) return;
-  const std::string words = contradiction(machine_of(run.plan.machine), run);
-  if (words.empty()) return;
-  std::cerr << fmt::format("warning: {}; --on {} plans for all that it has\n", words, name);
-}
-
 bool is_missing(const std::string& pattern) {
   return expand_pattern(pattern).empty() && expand_pattern(pattern + ".bin").empty();
 }
@@ -188,8 +180,8 @@ PlanTarget plan_target(const PlanningCommand& command, const std::vector<std::st
     if (!command.machine.empty())
       given.push_back(machine_setting(machine_file("--machine", command.machine)));
     target.run = load_run_models(command.run_file, given, target.ranks);
-    const RunConfig& first = target.run.models.front().config;
-    warn_of_machine(first, command.machine.empty() ? first.plan.machine : command.machine);
+    const std::string& file = target.run.models.front().config.plan.machine;
+    target.machine_name = command.machine.empty() ? file : command.machine;
     return target;
   }
   const Machine machine = machine_of(machine_file("--on", command.on));
@@ -201,6 +193,14 @@ PlanTarget plan_target(const PlanningCommand& command, const std::vector<std::st
   const RunModels as_given = load_run_models(command.run_file, given, target.ranks);
   target.machine_line = line_of(machine, as_given.models.front().config, target.run.models.front().config);
   return target;
+}
+
+void PlanTarget::warn() const {
+  const RunConfig& first = run.models.front().config;
+  if (machine_name.empty() || !is_there(first.plan.machine)) return;
+  const std::string words = contradiction(machine_of(first.plan.machine), first);
+  if (words.empty()) return;
+  std::cerr << fmt::format("warning: {}; --on {} plans for all that it has\n", words, machine_name);
 }
 
 std::string PlanTarget::rates_are(const MachineRates& by) const {

@@ -16,7 +16,11 @@ struct PlanTarget {
   std::int64_t ranks = 1;
   /// "machine  h200: …": what --on has put in place of the run file's keys; empty without it.
   std::string machine_line;
+  std::string machine_name;  ///< of --machine or plan.machine, as it was given; empty with --on
 
+  /// Warns on standard error if a machine of another kind than the run's is planned by. Throws ConfigError if
+  /// its profile cannot be read.
+  void warn() const;
   /// What stands under a plan, each a line: rates_are(), and data_line().
   std::string notes(const MachineRates& by) const;
   /// "nominal, …" or "measured …": what the rates are `by` which times follow.
@@ -25,8 +29,7 @@ struct PlanTarget {
   std::string data_line() const;
 };
 
-/// Loads the run, with `more` settings behind those of the command. Warns on standard error if a machine of
-/// another kind than the run's is planned by. Throws ConfigError.
+/// Loads the run, with `more` settings behind those of the command. Throws ConfigError.
 PlanTarget plan_target(const PlanningCommand& command, const std::vector<std::string>& more = {});
 
 }  // namespace strata
