@@ -1,13 +1,21 @@
 #include "engine/cli/opening.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <sstream>
+
+#include "engine/report/live_block.h"
+#include "engine/report/wrapped.h"
 
 namespace strata {
 
 void Opening::say(const std::string& lines) {
   keep(lines);
-  std::cerr << lines << (lines.ends_with('\n') ? "" : "\n");
+  constexpr std::size_t kLabelColumns = 9;
+  const bool is_terminal = isatty(STDERR_FILENO) != 0;
+  std::cerr << (is_terminal ? wrapped(lines, terminal_size().columns, kLabelColumns) : lines)
+            << (lines.ends_with('\n') ? "" : "\n");
 }
 
 void Opening::detail(const std::string& lines) {

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "engine/cli/layout.h"
 #include "engine/cli/machine_file.h"
+#include "engine/cli/own_name.h"
 #include "engine/cli/setup.h"
 #include "engine/config/value.h"
 #include "engine/config/words.h"
@@ -165,8 +166,8 @@ std::string missing_data(const RunModels& run) {
 
 std::string PlanningCommand::line(std::string_view name) const {
   std::string line = RunFileCommand::line(name);
-  if (!machine.empty()) line += " --machine " + as_shell_word(machine);
-  if (!on.empty()) line += " --on " + as_shell_word(on);
+  if (!machine.empty()) line += " --machine " + shell_word(machine);
+  if (!on.empty()) line += " --on " + shell_word(on);
   if (ranks > 0) line += fmt::format(" --ranks {}", ranks);
   return line;
 }

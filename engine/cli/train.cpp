@@ -32,6 +32,7 @@
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
 #include "engine/report/train_report.h"
+#include "engine/report/wrapped.h"
 
 namespace strata {
 namespace {
@@ -213,7 +214,12 @@ int train(const TrainCommand& command, Job& job) {
     times->step = report.median_step_seconds();
     report.comparison = {predicted, *times};
   }
-  (command.json == "-" ? std::cerr : std::cout) << summary_text(report, command.verbose);
+  const std::string summary = summary_text(report, command.verbose);
+  if (command.json == "-") {
+    std::cerr << summary;
+  } else {
+    std::cout << for_output(summary);
+  }
   nlohmann::json json = train_json(report);
   json["opening"] = opening.lines();
   json["data"] = data_json(setup.facts);
