@@ -47,7 +47,6 @@ CLI::Option* add_run_file(CLI::App& app, RunFileCommand& command) {
 }
 
 void add_planning(CLI::App& app, PlanningCommand& command) {
-  add_run_file(app, command)->required();
   app.add_option("--json", command.json, "write the figures as JSON to this file, '-' for standard output");
   CLI::Option* machine =
       app.add_option("--machine", command.machine,
@@ -240,6 +239,7 @@ int run(int argc, char** argv) {
   PlanCommand plan;
   CLI::App* plan_app =
       app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
+  add_run_file(*plan_app, plan)->required();
   add_planning(*plan_app, plan);
   plan_app->add_option(
       "--profile", plan.profile,
@@ -276,6 +276,7 @@ int run(int argc, char** argv) {
   PlanningCommand explain;
   CLI::App* explain_app = app.add_subcommand(
       "explain", "say what lives where and why, what bounds a step, and what would help most");
+  add_run_file(*explain_app, explain)->required();
   add_planning(*explain_app, explain);
 
   DoctorCommand doctor;
