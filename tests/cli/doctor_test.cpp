@@ -23,7 +23,9 @@ TEST_F(Doctor, LooksAtEverythingAndWritesRatesThatAPlanIsMadeBy) {
   EXPECT_FALSE(std::filesystem::exists(path("strata-spill")));
   const Outcome plan = strata({"plan", "run.yaml", "--set", "plan.machine=machine.json"});
   EXPECT_EQ(plan.status, 0) << plan.err;
-  EXPECT_THAT(plan.out, HasSubstr("s per step, limited by"));
+  EXPECT_THAT(plan.out,
+              AllOf(HasSubstr("s per step, limited by"),
+                    HasSubstr("\nrates    measured by strata doctor, in machine.json. Norms and ")));
   for (const std::vector<std::string>& settings :
        {std::vector<std::string>{}, {"--set", "plan.machine=missing.json"}}) {
     std::vector<std::string> arguments = {"plan", "run.yaml", "--machine", "machine.json"};

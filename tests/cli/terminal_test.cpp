@@ -297,7 +297,7 @@ TEST_F(PrintedOnATerminal, LinesAreAsWideAsItAndNoWordIsCut) {
                                    {"generate", "--help"},
                                    {"plan", "run.yaml"},
                                    {"plan", "run.yaml", "--simulate"},
-                                   {"explain", "run.yaml"}}) {
+                                   {"explain", "run.yaml", "--on", "h200"}}) {
     const std::vector<std::string> narrow = printed(path("."), command, 80);
     EXPECT_EQ(words_of(narrow), words_of(printed(path("."), command, 1000))) << command[0];
     for (const std::string& line : narrow) EXPECT_LE(line.size(), 80U) << line;
