@@ -10,16 +10,19 @@ mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 suite=${DEBIAN_SUITE:-bookworm}
 work=$(mktemp -d)
 root=$work/root
-trap 'umount -q "$root/proc" || true; rm -rf --one-file-system "$work"' EXIT
+trap 'umount -q "$root/proc" "$root/sys" || true; rm -rf --one-file-system "$work"' EXIT
 
 say() { printf '\n== %s\n' "$*"; }
 inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
 as_user() { inside su --login --command "$*" user; }
-# What package managers themselves write is left out: their databases, lists, logs and caches, and the caches that their triggers make.
+# What package managers themselves write is left out: databases, lists, logs, and the caches that their triggers make. /run is empty
+# after a boot.
 files() {
-  find "$root" -xdev \( -path "$root/proc" -o -path "$root/dev" -o -path "$root/home" -o -path "$root/tmp" -o -path "$root/var/cache" \
-    -o -path "$root/var/lib/dpkg" -o -path "$root/var/lib/apt" -o -path "$root/var/log" -o -path "$root/etc/ld.so.cache" \) -prune \
-    -o -printf '%P %y\n' | sort
+  local folder prune=()
+  for folder in proc sys dev run home tmp var/cache var/lib/dpkg var/lib/apt var/log etc/ld.so.cache; do
+    prune+=(-path "$root/$folder" -prune -o)
+  done
+  find "$root" -xdev "${prune[@]}" -printf '%P %y\n' | sort
 }
 
 say "lintian"
@@ -30,6 +33,7 @@ say "a clean $suite"
 debootstrap --variant=minbase --include=man-db,bash-completion,zsh,fish "$suite" "$root" "$mirror" >"$work/debootstrap.log" ||
   { tail -n 20 "$work/debootstrap.log"; exit 1; }
 mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sysfs "$root/sys"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 inside apt-get update --quiet=2
 inside useradd --create-home --shell /bin/bash user
@@ -59,7 +63,7 @@ as_user "zsh -f -c 'autoload -U compinit; compinit -u; [ \"\$_comps[strata]\" = 
 as_user "fish -c 'complete -C \"strata train --set train.st\"'" | grep '^train.steps='
 
 say "the quickstart, $steps steps"
-as_user "strata train /usr/share/strata/examples/quickstart.yaml --set train.steps=$steps --set optimizer.schedule.warmup=2 --set train.validate_every=$steps"
+as_user "strata train /usr/share/strata/examples/quickstart.yaml --set train.steps=$steps --set train.validate_every=$steps"
 as_user "strata generate out/quickstart --tokenizer bytes --prompt 'It is a truth' --max-tokens 20"
 
 say "apt purge strata"
