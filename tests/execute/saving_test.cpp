@@ -77,7 +77,7 @@ std::string why_not(const Place& place, const TemporaryFolder& folder) {
   return place.needs_drive ? test::why_no_drive(folder.path()) : "";
 }
 
-/// What a checkpoint holds, whatever its order of tensors.
+/// What a checkpoint holds, whatever its order of tensors, and however long its run was to be.
 struct Content {
   std::string state_hash;
   Progress progress;
@@ -90,8 +90,9 @@ Content content_of(const RunConfig& config, const std::string& name) {
   fs::rename(fs::path(config.checkpoint.path) / name, alone / name);
   const Model model = test::model_of(config);
   test::State state(model, 0);
-  const auto loaded = CheckpointStore(alone, 1).load_newest(model, state.access());
+  auto loaded = CheckpointStore(alone, 1).load_newest(model, state.access());
   if (!loaded) return {};
+  loaded->progress.schedule.erase("steps");
   return {state_hash(model, state.access()), loaded->progress};
 }
 
