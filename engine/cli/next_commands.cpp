@@ -70,6 +70,8 @@ std::vector<std::string> models_in(const fs::path& folder) {
 }
 
 void refuse_several_models(const fs::path& folder, const std::vector<std::string>& words) {
+  std::error_code cannot_be_asked;
+  if (!fs::is_directory(folder, cannot_be_asked)) return;
   if (is_there(folder / kManifestName) || is_there(folder / "config.json")) return;
   if (!checkpoint_folders(FileSystem::real(), folder).empty()) return;
   const std::vector<std::string> names = models_in(folder);

@@ -102,7 +102,7 @@ void say_schedule(const std::vector<Plan>& plans, const Model& model) {
 }
 
 std::string memory_lines(const std::vector<ScratchPart>& scratch, const HostShare& host) {
-  return fmt::format("scratch  {}\nmemory   {}\n",
+  return fmt::format("scratch  {}\nRAM      {}\n",
                      scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch),
                      host.describe());
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -25,14 +26,30 @@ class Trials {
   /// in a trial takes as long as the slowest of them: one that has a shared core to itself is not the
   /// measure.
   double best_rate(double work, const std::function<double()>& seconds) const {
-    constexpr int kTrials = 3;
     seconds();
     double best = 0;
     for (int trial = 0; trial < kTrials; ++trial) best = std::max(best, rate_of_trial(work, seconds));
     return best;
   }
 
+  /// Seconds of an exchange between ranks, which all of them make equally often: the best of a few trials of
+  /// `times` exchanges, behind one that warms up.
+  double best_exchange(int times, const std::function<void()>& exchange) const {
+    exchange();
+    double best = std::numeric_limits<double>::infinity();
+    for (int trial = 0; trial < kTrials; ++trial) {
+      of_all(0, ReduceOp::max);  // all begin
+      const double seconds = seconds_on_host([&] {
+        for (int time = 0; time < times; ++time) exchange();
+      });
+      best = std::min(best, of_all(seconds, ReduceOp::max) / times);
+    }
+    return best;
+  }
+
  private:
+  static constexpr int kTrials = 3;
+
   /// Short work is done again until the trial lasts, or often, if the device does not tell how long.
   double rate_of_trial(double work, const std::function<double()>& seconds) const {
     constexpr double kLeastSeconds = 0.008;
@@ -161,14 +178,14 @@ struct Ring {
 
 Ring measure_ring(const Trials& trials, Communicator& ranks) {
   const auto size = static_cast<std::size_t>(ranks.size());
-  const auto seconds_of = [&](std::size_t bytes) {
+  const auto seconds_of = [&](std::size_t bytes, int times) {
     const std::vector<std::byte> sent(bytes);
     std::vector<std::byte> received(bytes * size);
-    const auto gather = [&] { ranks.all_gather(sent.data(), received.data(), bytes, Element::byte); };
-    return 1 / trials.best_rate(1, [&] { return seconds_on_host(gather); });
+    return trials.best_exchange(
+        times, [&] { ranks.all_gather(sent.data(), received.data(), bytes, Element::byte); });
   };
   const std::size_t large = static_cast<std::size_t>(spared(64 * MiB)) / size;
-  const double latency = seconds_of(sizeof(double)), seconds = seconds_of(large);
+  const double latency = seconds_of(sizeof(double), 64), seconds = seconds_of(large, 2);
   const double sent = static_cast<double>(large * (size - 1));
   return {.latency_seconds = latency, .bytes_per_second = sent / std::max(seconds - latency, seconds / 2)};
 }

@@ -104,9 +104,10 @@ ModelSource open_model(const fs::path& path, const ModelUse& use, const std::str
   if (is_checkpoint(path))
     return source_of(open_saved_model(path, use, {.folder = {}, .advice = advice}), use);
   if (is_there(path / "config.json") || is_there(path / "adapter_config.json")) return open_folder(path, use);
-  if (!checkpoint_folders(FileSystem::real(), path).empty())
-    return source_of(open_saved_model(path, use, {.folder = {}, .advice = advice}), use);
   std::error_code cannot_be_asked;
+  const bool is_file = fs::is_regular_file(path, cannot_be_asked);
+  if (!is_file && !checkpoint_folders(FileSystem::real(), path).empty())
+    return source_of(open_saved_model(path, use, {.folder = {}, .advice = advice}), use);
   throw ConfigError(fmt::format(
       "{} is no model: expected a Hugging Face folder with config.json, a checkpoint (step-00000100), or a "
       "folder of checkpoints, as checkpoint.path names it{}",

@@ -111,9 +111,11 @@ TEST_F(Models, ArePlannedBesideTheMemoryThatTheirRunHasBesideThePlan) {
   const Arguments arguments = train("sizes.yaml", {"memory.device=unlimited"});
   Arguments plan = arguments;
   plan.front() = "plan";
-  const std::string planned = strata(plan).out, said = strata(arguments).err;
-  EXPECT_THAT(line(planned, "memory  "), HasSubstr("513.00 KiB to load, save and hash state"));
-  for (const std::string word : {"memory  ", "scratch "}) EXPECT_EQ(line(said, word), line(planned, word));
+  Arguments verbose = arguments;
+  verbose.emplace_back("--verbose");
+  const std::string planned = strata(plan).out, said = strata(verbose).err;
+  EXPECT_THAT(line(planned, "RAM     "), HasSubstr("513.00 KiB to load, save and hash state"));
+  for (const std::string word : {"RAM     ", "scratch "}) EXPECT_EQ(line(said, word), line(planned, word));
   plan.insert(plan.end(), {"--json", "-"});
   nlohmann::json most;
   for (const std::string own : {"train.seed=3", "model.config.vocab_size=4096", "data.sequence_length=120"}) {

@@ -83,9 +83,8 @@ TEST_F(PlannedOn, AMachineThatIsNoneNamesThoseThatCome) {
 
 TEST_F(PlannedOn, ARefusalNamesTheCommandThatExplainsItAsItWasGiven) {
   const Arguments small = {"run.yaml", "--on", "h200", "--ranks", "2", "--set", "memory.device=1KiB"};
-  expect_sentence(
-      strata(with({"plan"}, small)), 2,
-      {"; strata explain run.yaml --set 'memory.device=1KiB' --on h200 --ranks 2 says what else"});
+  expect_sentence(strata(with({"plan"}, small)), 2,
+                  {"strata explain run.yaml --set 'memory.device=1KiB' --on h200 --ranks 2 says what else"});
   EXPECT_THAT(strata(with({"explain"}, small)).out, HasSubstr("What would make it fit\n  1. --set "));
 }
 

@@ -47,9 +47,9 @@ TEST_F(Refusal, OfAWrongOverrideNamesTheOverride) {
 
 TEST_F(Refusal, NamesTheProgramAsItWasCalled) {
   const std::string folder = std::filesystem::path(STRATA_PROGRAM).parent_path();
-  EXPECT_THAT(pasted("PATH='" + folder + "' strata trian").err, HasSubstr("; strata --help and strata COMM"));
+  EXPECT_THAT(pasted("PATH='" + folder + "' strata train").err, HasSubstr("; strata --help and strata COMM"));
   std::filesystem::create_symlink(STRATA_PROGRAM, path("it's"));
-  EXPECT_THAT(pasted("\"./it's\" trian").err, HasSubstr("; './it'\\''s' --help and"));
+  EXPECT_THAT(pasted("\"./it's\" train").err, HasSubstr("; './it'\\''s' --help and"));
 }
 
 TEST_F(Refusal, OfTasksThatMpiDoesNotJoinNamesTheirLauncher) {
@@ -72,7 +72,7 @@ TEST_F(Refusal, OfAMissingRunFileNamesIt) {
 
 TEST_F(Refusal, OfAWrongCommandLineSaysWhatIsMissing) {
   expect_sentence(strata({"train"}), 2, {"run_file is required"});
-  expect_sentence(strata({"frobnicate"}), 2, {"--help"});
+  expect_sentence(strata({"frobnicate"}), 2, {"'frobnicate' is no command: the commands are train, "});
   expect_sentence(strata({"train", "run.yaml", "--frsh"}), 2, {"--frsh"});
 }
 
