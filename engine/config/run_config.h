@@ -190,7 +190,8 @@ struct RunConfig {
     ScheduleKind schedule = ScheduleKind::constant;
     std::int64_t warmup = 0;
     double minimum_ratio = 0.1;
-    std::int64_t asked_warmup = 0;  ///< of a warm-up that was cut (engine/config/run_length.h). No key sets it.
+    std::int64_t asked_warmup =
+        0;  ///< of a warm-up that was cut (engine/config/run_length.h). No key sets it.
     friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
   } optimizer;
 

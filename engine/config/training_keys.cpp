@@ -199,10 +199,11 @@ void add_train(std::vector<Key>& keys) {
   Key& steps = section.add<Int>("steps", &S::steps, "steps",
                                 "Optimizer steps of the whole run, over all resumes.", at_least_one);
   steps.get = [get = steps.get](const RunConfig& c) { return c.train.epochs ? "" : get(c); };
-  section.add<Number>("epochs", &S::epochs, "epochs",
-                      "Passes over the training sequences, in place of train.steps: 3, or 0.5. The last step "
-                      "may begin another pass. Of train.steps and train.epochs, --set overrides the run file.",
-                      [](const std::optional<double>& value) { return value ? positive(*value) : ""; });
+  section.add<Number>(
+      "epochs", &S::epochs, "epochs",
+      "Passes over the training sequences, in place of train.steps: 3, or 0.5. The last step "
+      "may begin another pass. Of train.steps and train.epochs, --set overrides the run file.",
+      [](const std::optional<double>& value) { return value ? positive(*value) : ""; });
   require(section.add<Int>("batch", &S::batch, "sequences",
                            "Sequences per optimizer step, over all ranks. Gradient accumulation follows: "
                            "batch / (microbatch × data ranks) microbatches.",
@@ -506,18 +507,18 @@ void add_schedule(std::vector<Key>& keys) {
   SectionKeys<S> section(keys, "optimizer.schedule", &RunConfig::optimizer);
   section.add<Word<ScheduleKind>>("type", &S::schedule, "",
                                   "The learning rate from the end of the warm-up to the last step.");
-  require(
-      section.add<Integer<std::int64_t>>("warmup", &S::warmup, "steps",
-                                         "Steps in which the learning rate rises linearly to optimizer.lr. "
-                                         "Step s, counted from 0, has lr · (s + 1) / (warmup + 1). If --set or "
-                                         "train.epochs make the run shorter than its warm-up, a tenth of the "
-                                         "run's steps is taken.",
-                                         not_negative),
-      {"train.steps"}, [](const RunConfig& c) -> std::string {
-        if (c.train.epochs || c.optimizer.warmup <= c.train.steps) return "";
-        return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)", c.optimizer.warmup,
-                           c.train.steps);
-      });
+  require(section.add<Integer<std::int64_t>>(
+              "warmup", &S::warmup, "steps",
+              "Steps in which the learning rate rises linearly to optimizer.lr. "
+              "Step s, counted from 0, has lr · (s + 1) / (warmup + 1). If --set or "
+              "train.epochs make the run shorter than its warm-up, a tenth of the "
+              "run's steps is taken.",
+              not_negative),
+          {"train.steps"}, [](const RunConfig& c) -> std::string {
+            if (c.train.epochs || c.optimizer.warmup <= c.train.steps) return "";
+            return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)",
+                               c.optimizer.warmup, c.train.steps);
+          });
   section.add<Number>("minimum_ratio", &S::minimum_ratio, "",
                       "With linear and cosine, the last step has this part r of optimizer.lr. Let p rise "
                       "from 0 in the first step after the warm-up to 1 in the last step. Then linear has lr "

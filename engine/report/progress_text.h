@@ -25,8 +25,8 @@ std::string shortened(std::string_view text, std::size_t columns);
 /// A part of a line that may be too long for its place.
 struct LinePart {
   std::string text;
-  int rank = 0;              ///< those of the highest are left out first; 0: never left out
-  std::string brief = {};    ///< in place of the text where not all have room; empty: there is none
+  int rank = 0;            ///< those of the highest are left out first; 0: never left out
+  std::string brief = {};  ///< in place of the text where not all have room; empty: there is none
 };
 /// The parts with two spaces between them: all as they are, else brief, else without those of high ranks.
 std::string fitted(const std::vector<LinePart>& parts, std::size_t columns);

@@ -152,7 +152,8 @@ nlohmann::json rank_json(const Plan& plan, const TrainResult& result) {
 
 std::string summary_text(const TrainReport& report, bool is_verbose) {
   const TrainResult& result = report.result;
-  if (result.steps.empty()) return fmt::format("no step was left to train\nstate hash {}\n", result.state_hash);
+  if (result.steps.empty())
+    return fmt::format("no step was left to train\nstate hash {}\n", result.state_hash);
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
   line(fmt::format(
