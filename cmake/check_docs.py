@@ -90,7 +90,7 @@ class Repository:
         return keys, prefixes | ({"sweep", "models"} if keys else set())
 
     def read_commands(self):
-        """The options of each command of strata, from engine/cli/main.cpp."""
+        """The options of each command of strata that its help lists, from engine/cli/main.cpp."""
         name = "engine/cli/main.cpp"
         if name not in self.files:
             return {}
@@ -111,7 +111,8 @@ class Repository:
             for called, variable in re.findall(r"(add_\w+)\(\*(\w+),", body):
                 if variables.get(variable):
                     commands[variables[variable]] |= shared.get(called, set())
-        return commands
+        hidden = {variables.get(variable) for variable in re.findall(r'(\w+)->group\(""\)', text)}
+        return {command: options for command, options in commands.items() if command not in hidden}
 
     def read_tests(self):
         """Suite.Case of every test, and the suites' names with their instantiations' prefixes."""
