@@ -99,7 +99,7 @@ void ChatInput::take(char key) {
   }
 }
 
-/// Of other keys, such as arrows, nothing is left.
+/// Reads a whole key that is none of a character, such as an arrow, and ignores it.
 void ChatInput::read_sequence() {
   std::string sequence;
   while (const std::optional<char> key = keys_->wait(kSequenceSeconds)) {

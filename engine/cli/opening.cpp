@@ -10,26 +10,15 @@
 
 namespace strata {
 
-void Opening::say(const std::string& lines) {
-  keep(lines);
+void Opening::add(const std::string& lines, bool is_plain) {
   constexpr std::size_t kLabelColumns = 9;
+  if (lines.empty()) return;
+  std::istringstream text(lines);
+  for (std::string line; std::getline(text, line);) lines_.push_back(line);
+  if (!is_plain && !verbose_) return;
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   std::cerr << (is_terminal ? wrapped(lines, terminal_size().columns, kLabelColumns) : lines)
             << (lines.ends_with('\n') ? "" : "\n");
-}
-
-void Opening::detail(const std::string& lines) {
-  if (lines.empty()) return;
-  if (verbose_) {
-    say(lines);
-  } else {
-    keep(lines);
-  }
-}
-
-void Opening::keep(const std::string& lines) {
-  std::istringstream text(lines);
-  for (std::string line; std::getline(text, line);) lines_.push_back(line);
 }
 
 }  // namespace strata

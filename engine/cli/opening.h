@@ -10,17 +10,16 @@ class Opening {
  public:
   explicit Opening(bool verbose) : verbose_(verbose) {}
 
-  /// A line, or several, that every run says.
-  void say(const std::string& lines);
-  /// What only --verbose shows. Nothing if the text is empty.
-  void detail(const std::string& lines);
+  /// A line or several, which every run shows if `is_plain`, else only --verbose. Nothing if the text is
+  /// empty.
+  void add(const std::string& lines, bool is_plain);
+  void say(const std::string& lines) { add(lines, /*is_plain=*/true); }
+  void detail(const std::string& lines) { add(lines, /*is_plain=*/false); }
 
   /// All of them, shown or not: reports keep them.
   const std::vector<std::string>& lines() const { return lines_; }
 
  private:
-  void keep(const std::string& lines);
-
   bool verbose_;
   std::vector<std::string> lines_;
 };

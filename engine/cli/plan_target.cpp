@@ -54,7 +54,7 @@ std::vector<std::string> settings_of(const Machine& machine) {
                                        "memory.host=unlimited",
                                        "memory.nvme.size=unlimited",
                                        "memory.nvme.limit={read: unlimited, write: unlimited}"};
-  // Of a folder that is not here, so that nobody asks this machine how much is free in it.
+  // The folder is not on this machine, so nobody asks how much is free in it here.
   if (machine.drives)
     settings.push_back("memory.nvme.path=" + value::Text::write("drives-of-" + machine.name));
   return settings;

@@ -123,12 +123,12 @@ int train(const TrainCommand& command, Job& job) {
   const MachineRates planning = agree_on_hosts(config, job.world());
   require_one_run(setup, command.fresh, job.world());
   if (job.is_first()) {
-    opening.say(brief_model_text(load_model(config)));
+    // A rank of several that share layers has a part of the model.
+    opening.say(brief_model_text(config.parallel.tensor > 1 ? load_model(config) : setup.model));
     say_what_was_read(models, {""}, opening);
     say_where_memory_goes(config, machine.host, opening);
-    if (precision.is_chosen) opening.detail(precision.line);
-    for (const std::string& line : {precision.is_chosen ? "" : precision.line, layout})
-      if (!line.empty()) opening.say(line);
+    opening.add(precision.line, !precision.is_chosen);
+    opening.say(layout);
   }
   std::vector<Plan> plans;
   on_every_rank(job.world(), [&] {

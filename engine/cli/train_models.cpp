@@ -384,12 +384,8 @@ class ModelsTraining {
     if (command_.profiled_steps == 0) opening_.say(saves_text(saves));
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       const AgreedPrecision& precision = precisions_[m];
-      const std::string line = precision.line.empty() ? "" : run_.models[m].name + ": " + precision.line;
-      if (precision.is_chosen || line.empty()) {
-        opening_.detail(line);
-      } else {
-        opening_.say(line);
-      }
+      if (!precision.line.empty())
+        opening_.add(run_.models[m].name + ": " + precision.line, !precision.is_chosen);
       for (const std::string& warning : models_[m].warnings)
         std::cerr << "warning: " << run_.models[m].name << ": " << warning << '\n';
     }

@@ -275,8 +275,11 @@ void say_what_was_read(const std::vector<PreparedModel>& models, const std::vect
     opening.say("data     " + first);
     return;
   }
+  constexpr std::size_t kMostNamed = 3;
+  if (models.size() > kMostNamed) opening.say("data     each model has its own, which --verbose shows");
   for (std::size_t m = 0; m < models.size(); ++m)
-    opening.say(fmt::format("{}: data {}", names[m], models[m].facts.describe()));
+    opening.add(fmt::format("{}: data {}", names[m], models[m].facts.describe()),
+                models.size() <= kMostNamed);
 }
 
 void say_where_memory_goes(const RunConfig& config, const HostShare& host, Opening& opening) {

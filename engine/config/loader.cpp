@@ -178,8 +178,8 @@ RunConfig Loader::checked() {
   return config_;
 }
 
-/// Of train.steps and train.epochs, who has the last word gives the run's length. A warm-up that somebody
-/// else gave is cut to it: a file that contradicts itself is refused by the check of the key.
+/// Keeps train.steps or train.epochs: the one whose giver has the last word. Cuts a warm-up that another
+/// giver made longer than the run. The key's check refuses a file that contradicts itself.
 void Loader::choose_length() {
   const Given *steps = find("train.steps"), *epochs = find("train.epochs");
   if (config_.train.epochs && steps != nullptr) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -17,7 +18,7 @@ void set_steps_of_epochs(RunConfig& config, std::int64_t sequences) {
     throw ConfigError(
         fmt::format("train.epochs: {} epochs of {} sequences are {:.3g} steps; a run has at most {}",
                     *config.train.epochs, sequences, steps, kLargestCount));
-  config.train.steps = static_cast<std::int64_t>(steps);
+  config.train.steps = std::max<std::int64_t>(1, static_cast<std::int64_t>(steps));
   cut_warmup(config);
 }
 

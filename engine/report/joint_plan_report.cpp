@@ -30,16 +30,12 @@ double computing_share(const JointPlan& plan) {
   return plan.round_seconds > 0 ? plan.computing_seconds / plan.round_seconds : 0;
 }
 
-std::string millions_text(std::int64_t count) {
-  return fmt::format("{:.2f} M", static_cast<double>(count) / 1e6);
-}
-
 std::string model_text(const JointPlan& whole, const std::optional<Plan>& plan, const ModelLabel& label) {
   if (!plan) return "takes no part";
   std::string memory;
   for (const Tier tier : used_tiers(whole.budgets))
     memory += fmt::format("  {} {}", name_of(tier), format_bytes(plan->training.of(tier).live_bytes));
-  return fmt::format("{} parameters, {} steps of {} tokens, {}:{}", millions_text(plan->parameters),
+  return fmt::format("{} parameters, {} steps of {} tokens, {}:{}", rounded_count(plan->parameters),
                      label.steps, label.tokens_per_step, name_of(plan->strategy.computes_in()), memory);
 }
 
@@ -88,7 +84,7 @@ std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>
   for (const ModelLabel& label : labels) longest = std::max(longest, columns_of(label.name));
   longest = std::min(longest, kLongestName);
   line(fmt::format("models   {}: {} parameters; a round has a step of each", active_models(plan),
-                   millions_text(sum_of(plan, [](const Plan& model) { return model.parameters; }))));
+                   rounded_count(sum_of(plan, [](const Plan& model) { return model.parameters; }))));
   for (std::size_t m = 0; m < labels.size(); ++m) {
     line(fmt::format("  {:<{}}  {}", shortened(labels[m].name, longest), longest,
                      model_text(plan, plan.models[m], labels[m])));

@@ -22,10 +22,6 @@ std::string_view order_of(const Strategy& strategy) {
   return strategy.mesh.pipeline > 1 ? word_of(strategy.pipeline.schedule) : word_of(strategy.order);
 }
 
-double millions(std::int64_t count) {
-  return static_cast<double>(count) / 1e6;
-}
-
 /// Those of the plan's stage, or of them those whose state lives on the device.
 std::int64_t count_units(const Plan& plan, bool on_device) {
   std::int64_t count = 0;
@@ -150,9 +146,9 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   const auto line = [&](const std::string& content) { text += content + '\n'; };
   const Strategy& strategy = plan.strategy;
   line(fmt::format(
-      "model    {}: {:.2f} M parameters in {} units{}", model.architecture.model_type,
-      millions(plan.parameters), model.units.size(),
-      model.freezes() ? fmt::format(", {:.2f} M of them trained", millions(plan.trained_parameters)) : ""));
+      "model    {}: {} parameters in {} units{}", model.architecture.model_type,
+      rounded_count(plan.parameters), model.units.size(),
+      model.freezes() ? fmt::format(", {} of them trained", rounded_count(plan.trained_parameters)) : ""));
   line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
                    strategy.microbatch.batch, strategy.microbatch.sequence, order_of(strategy),
                    strata::name_of(strategy.computes_in()), saved_text(plan, model)));

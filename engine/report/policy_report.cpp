@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/counts.h"
+
 namespace strata {
 namespace {
 
@@ -71,10 +73,9 @@ std::string policies_text(const Model& model) {
   std::string text;
   for (const Updated& updated : updated_by_policies(model)) {
     const auto& [rule, factor, weight_decay] = updated.policy;
-    text += fmt::format("{:<8} {}, {}, weight decay {}: {:.2f} M parameters, {}\n",
-                        text.empty() ? "policies" : "", name_of(rule),
-                        factor == 1 ? "lr" : fmt::format("lr x {}", factor), weight_decay,
-                        static_cast<double>(updated.parameters) / 1e6, kinds_text(updated.names));
+    text += fmt::format("{:<8} {}, {}, weight decay {}: {} parameters, {}\n", text.empty() ? "policies" : "",
+                        name_of(rule), factor == 1 ? "lr" : fmt::format("lr x {}", factor), weight_decay,
+                        rounded_count(updated.parameters), kinds_text(updated.names));
   }
   return text;
 }

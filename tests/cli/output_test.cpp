@@ -316,8 +316,7 @@ TEST_F(Output, OfPlanSaysWhatSamplesTake) {
 
 TEST_F(Output, OfPlanAndTrainSaysWhichTensorsHaveWhichPolicy) {
   Arguments run = train("run.yaml", {"optimizer.groups=[{tensors: '*norm*', lr_factor: 0.5}]"});
-  const std::string line =
-      "adamw, lr x 0.5, weight decay 0: 0.00 M parameters, model.layers.*.input_layernorm";
+  const std::string line = "adamw, lr x 0.5, weight decay 0: 224 parameters, model.layers.*.input_layernorm";
   Arguments verbose = run;
   verbose.emplace_back("--verbose");
   EXPECT_THAT(strata(verbose).err, HasSubstr(line));
@@ -386,7 +385,7 @@ memory: {device: 80GiB, host: 2TiB}
 )");
   const Outcome outcome = strata({"plan", "large.yaml"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("70553.71 M parameters in 82 units"));
+  EXPECT_THAT(outcome.out, HasSubstr("70.6 billion parameters in 82 units"));
   EXPECT_THAT(outcome.out, HasSubstr(" of 80.00 GiB"));
   EXPECT_THAT(outcome.out, HasSubstr(" of 2.00 TiB"));
   EXPECT_LT(outcome.peak_resident_bytes, GiB);

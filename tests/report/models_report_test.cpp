@@ -245,7 +245,7 @@ TEST_F(JointPlanReport, HasALineForEachModelAndWhatAllShare) {
   const std::string text = joint_plan_text(plan_, labels_, nullptr);
   const Bytes device = plan_.models[2]->training.of(Tier::device).live_bytes;
   EXPECT_THAT(text, AllOf(HasSubstr("models   3: "), HasSubstr("\n  first   "), HasSubstr("\n  second  "),
-                          HasSubstr("\n  third   0.02 M parameters, 20 steps of 96 tokens, bf16:  device " +
+                          HasSubstr("\n  third   21,664 parameters, 20 steps of 96 tokens, bf16:  device " +
                                     format_bytes(device)),
                           HasSubstr("\ndevice  peak "), HasSubstr(" per round"), HasSubstr("\nturns    "),
                           HasSubstr(" s of computing, "), Not(HasSubstr("needs "))));

@@ -23,17 +23,18 @@ const RunConfig::OptimizerSection kOptimizer = {
                {.tensors = {"model.embed_tokens.*", "model.layers.1?.mlp.*"}, .learning_rate_factor = 0.1}}};
 
 TEST(PolicyReport, NamesEachTrainedTensorOnceAndLayersTogether) {
-  EXPECT_EQ(policies_text(model_with(kOptimizer)),
-            "policies adamw, lr, weight decay 0.1: 0.44 M parameters, model.layers.*.self_attn.q_proj.weight "
-            "(12), model.layers.*.self_attn.k_proj.weight (12), model.layers.*.self_attn.v_proj.weight (12), "
-            "model.layers.*.self_attn.o_proj.weight (12), model.layers.*.mlp.gate_proj.weight (10), "
-            "model.layers.*.mlp.up_proj.weight (10), model.layers.*.mlp.down_proj.weight (10), "
-            "lm_head.weight\n"
-            "         adamw, lr x 0.1, weight decay 0.1: 0.10 M parameters, model.embed_tokens.weight, "
-            "model.layers.*.mlp.gate_proj.weight (2), model.layers.*.mlp.up_proj.weight (2), "
-            "model.layers.*.mlp.down_proj.weight (2)\n"
-            "         adamw, lr, weight decay 0.5: 0.00 M parameters, model.layers.*.input_layernorm.weight "
-            "(12), model.layers.*.post_attention_layernorm.weight (12)\n");
+  EXPECT_EQ(
+      policies_text(model_with(kOptimizer)),
+      "policies adamw, lr, weight decay 0.1: 444,928 parameters, model.layers.*.self_attn.q_proj.weight "
+      "(12), model.layers.*.self_attn.k_proj.weight (12), model.layers.*.self_attn.v_proj.weight (12), "
+      "model.layers.*.self_attn.o_proj.weight (12), model.layers.*.mlp.gate_proj.weight (10), "
+      "model.layers.*.mlp.up_proj.weight (10), model.layers.*.mlp.down_proj.weight (10), "
+      "lm_head.weight\n"
+      "         adamw, lr x 0.1, weight decay 0.1: 100,864 parameters, model.embed_tokens.weight, "
+      "model.layers.*.mlp.gate_proj.weight (2), model.layers.*.mlp.up_proj.weight (2), "
+      "model.layers.*.mlp.down_proj.weight (2)\n"
+      "         adamw, lr, weight decay 0.5: 1,536 parameters, model.layers.*.input_layernorm.weight "
+      "(12), model.layers.*.post_attention_layernorm.weight (12)\n");
 }
 
 TEST(PolicyReport, NamesTheRule) {
