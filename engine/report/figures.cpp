@@ -31,10 +31,6 @@ std::vector<Link> used_links(const PlannedProgram& training, const TierBudgets& 
   return links;
 }
 
-std::string short_seconds(double seconds) {
-  return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
-}
-
 nlohmann::json kinds_json(const std::array<Bytes, kBufferKinds.size()>& by_kind) {
   nlohmann::json json = nlohmann::json::object();
   for (const BufferKind kind : kBufferKinds)

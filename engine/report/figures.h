@@ -68,9 +68,6 @@ std::string memory_text(const AnyPlan& plan) {
   return text;
 }
 
-/// Seconds with three digits: "0.000213", "10.8"; from 100 on without a fraction.
-std::string short_seconds(double seconds);
-
 /// {"parameter": bytes, …} in the order of BufferKind.
 nlohmann::json kinds_json(const std::array<Bytes, kBufferKinds.size()>& by_kind);
 /// "parameter 300.00 MiB, gradient …", without those that have none.

@@ -6,6 +6,7 @@
 
 #include "base/counts.h"
 #include "engine/plan/search/needs.h"
+#include "engine/report/change_words.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress_text.h"
@@ -107,8 +108,8 @@ std::string brief_joint_plan_text(const JointPlan& plan) {
   return fmt::format(
       "models   {}, {} parameters together; a round has a step of each\n"
       "memory   {}\n"
-      "round    predicted {} s",
-      active_models(plan), rounded_count(parameters), memory_text(plan), short_seconds(plan.round_seconds));
+      "round    predicted {}",
+      active_models(plan), rounded_count(parameters), memory_text(plan), seconds_text(plan.round_seconds));
 }
 
 nlohmann::json joint_plan_json(const JointPlan& plan, const std::vector<ModelLabel>& labels,

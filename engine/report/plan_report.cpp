@@ -12,6 +12,7 @@
 #include "base/counts.h"
 #include "engine/config/words.h"
 #include "engine/plan/search/timeline.h"
+#include "engine/report/change_words.h"
 #include "engine/report/figures.h"
 
 namespace strata {
@@ -194,13 +195,13 @@ std::string brief_plan_text(const Plan& plan, double seconds, const MachineRates
   const bool is_of_several = mesh.ranks() > 1;
   return fmt::format(
       "memory   {}{}\n"
-      "step     {} sequences of {} tokens{}{}, {}; predicted {} s, limited by {}",
+      "step     {} sequences of {} tokens{}{}, {}; predicted {}, limited by {}",
       memory_text(plan), is_of_several ? ", on each rank" : "",
       strategy.microbatch.batch * strategy.microbatches * mesh.data(),
       strategy.microbatch.sequence * mesh.context,
       strategy.microbatches > 1 ? fmt::format(" in microbatches of {}", strategy.microbatch.batch) : "",
       is_of_several ? fmt::format(" on {} ranks", mesh.ranks()) : "", strata::name_of(strategy.computes_in()),
-      short_seconds(seconds), step_needs(plan, rates).binding());
+      seconds_text(seconds), step_needs(plan, rates).binding());
 }
 
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {

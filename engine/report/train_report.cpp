@@ -6,6 +6,7 @@
 
 #include "base/counts.h"
 #include "engine/execute/plan_check.h"
+#include "engine/report/change_words.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/step_time.h"
@@ -72,10 +73,10 @@ std::string comparison_text(const StepComparison& comparison, bool is_by_profile
 
 std::string speed_text(const TrainReport& report) {
   std::string text =
-      fmt::format("speed      {} tokens/s, {} s per step", grouped(std::llround(report.tokens_per_second())),
-                  short_seconds(report.median_step_seconds()));
+      fmt::format("speed      {} tokens/s, {} per step", grouped(std::llround(report.tokens_per_second())),
+                  seconds_text(report.median_step_seconds()));
   if (report.comparison)
-    text += fmt::format(" (predicted {} s)", short_seconds(report.comparison->simulated.step));
+    text += fmt::format(" (predicted {})", seconds_text(report.comparison->simulated.step));
   return text + fmt::format(", MFU {:.1f} %", 100 * report.mfu());
 }
 

@@ -102,7 +102,7 @@ TEST_F(Output, BeforeTheFirstStepIsShortUnlessAllIsAskedFor) {
       lines, ElementsAre(StartsWith("model    llama, "), StartsWith("data     1 file: 1 text, "),
                          AllOf(StartsWith("memory   device "), HasSubstr(" of ")),
                          AllOf(StartsWith("step     4 sequences of 24 tokens in microbatches of 2, "),
-                               HasSubstr("; predicted "), HasSubstr(" s, limited by ")),
+                               HasSubstr("; predicted "), HasSubstr(" ms, limited by ")),
                          "saves    to out, at the end, every 30 minutes", "start    random weights, seed 3"));
   for (const std::string& line : lines) EXPECT_LE(line.size(), 120U) << line;
   Arguments verbose = plain;

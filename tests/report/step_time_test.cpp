@@ -103,7 +103,7 @@ TEST(TrainReport, GradesOverlappedSteps) {
   EXPECT_DOUBLE_EQ(report.hfu(), 1);
   EXPECT_DOUBLE_EQ(report.mfu(), 1 / 1.2);
   const std::string text = summary_text(report, /*is_verbose=*/true);
-  EXPECT_NE(text.find("100 tokens/s, 55 s per step, MFU 83.3 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("100 tokens/s, 55.000 s per step, MFU 83.3 %"), std::string::npos) << text;
   EXPECT_NE(text.find("the median of 2;"), std::string::npos) << text;
   EXPECT_NE(text.find("20.000 s of updates after the last one"), std::string::npos) << text;
   EXPECT_NE(text.find("at best    50.000 s per step, limited by compute; it took 1.10 times that"),
