@@ -26,6 +26,7 @@ void note(int signal) {
 void set_handler(int signal, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;  // an interrupted write of an answer would fail, and with it all that follow
   ::sigaction(signal, &action, nullptr);
 }
 
