@@ -23,6 +23,7 @@
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/execute/unit_share.h"
 #include "engine/model/compute.h"
+#include "engine/model/run_model.h"
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/gpu_emulation/emulated_gpu.h"
 
@@ -243,10 +244,8 @@ BegunGradients gradients_begun_by(const Model& model, std::size_t number) {
 
 void print(const std::string& run_file, Counter& counter) {
   RunConfig config = load_run_config(run_file);
-  nlohmann::json keys = config.model.config;
-  keys["model_type"] = config.model.architecture;
-  Model model = build_run_model(parse_architecture(keys, "model.config"), config);
-  model.max_chunk_bytes = max_chunk_bytes(DeviceKind::cuda);
+  config.device.kind = DeviceKind::cuda;
+  const Model model = model_of_run(architecture_of_run(model_config_of_run_file(config), config), config);
   const MicrobatchShape shape{config.train.microbatch, config.data.sequence_length};
   const std::int64_t microbatches = config.train.batch / config.train.microbatch;
   const auto compute = unit_compute(model, config.precision(), shape);

@@ -25,6 +25,7 @@ LAYERS = [
     {"engine/plan/search"},
     {"engine/execute"},
     {"engine/profile", "engine/report", "engine/generate"},
+    {"engine/run"},
     {"engine/cli"},
 ]
 LAYER = {folder: layer for layer, folders in enumerate(LAYERS) for folder in folders}

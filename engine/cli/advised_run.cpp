@@ -2,10 +2,13 @@
 
 #include <utility>
 
-#include "engine/cli/device.h"
-#include "engine/cli/layout.h"
-#include "engine/cli/precision.h"
+#include "engine/cli/planning.h"
 #include "engine/cli/setup.h"
+#include "engine/run/device.h"
+#include "engine/run/host.h"
+#include "engine/run/layout.h"
+#include "engine/run/load_model.h"
+#include "engine/run/precision.h"
 
 namespace strata {
 namespace {
@@ -24,7 +27,7 @@ AdvisedRun::AdvisedRun(PlanTarget target) {
   for (NamedRun& named : run.models) {
     RunConfig& config = named.config;
     agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-    if (!run.is_several) agree_on_layout(config, false, target.ranks, nullptr);
+    if (!run.is_several) choose_layout(config, false, target.ranks, nullptr);
     models.push_back(load_model_of_rank(config, 0));
     warn_of_model(config);
     input.names.push_back(named.name);

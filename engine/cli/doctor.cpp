@@ -22,10 +22,8 @@
 #include "base/vector_target.h"
 #include "collectives/agreement.h"
 #include "engine/cli/commands.h"
-#include "engine/cli/device.h"
 #include "engine/cli/job.h"
 #include "engine/cli/overwriting.h"
-#include "engine/cli/precision.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/device/cpu/cpu_device.h"
@@ -38,9 +36,13 @@
 #include "engine/plan/search/run_layout.h"
 #include "engine/plan/search/step_times.h"
 #include "engine/report/wrapped.h"
+#include "engine/run/device.h"
+#include "engine/run/precision.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/run/host.h"
+#include "engine/run/load_model.h"
 #endif
 
 namespace strata {

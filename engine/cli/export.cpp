@@ -23,6 +23,7 @@
 #include "engine/cli/setup.h"
 #include "engine/config/run_models.h"
 #include "engine/generate/saved_model.h"
+#include "engine/run/load_model.h"
 
 namespace strata {
 namespace {

@@ -13,6 +13,7 @@
 #include "base/watchdog.h"
 #include "collectives/mpi_world.h"
 #include "engine/cli/lane_status.h"
+#include "engine/run/run_rank.h"
 
 namespace strata {
 
@@ -26,6 +27,7 @@ class Job {
   int size() const { return world_ ? world_->size() : 1; }
   /// Null for a process of its own.
   Communicator* world() { return world_.get(); }
+  RunRank run_rank() { return {world_.get(), local_rank_, local_size_}; }
   /// Rank 0 speaks for all.
   bool is_first() const { return rank() == 0; }
   /// Its place among the job's ranks on this host.

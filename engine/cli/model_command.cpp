@@ -11,11 +11,11 @@
 #include "base/file.h"
 #include "base/host_memory.h"
 #include "engine/checkpoint/peft_folder.h"
-#include "engine/cli/device.h"
 #include "engine/cli/next_commands.h"
 #include "engine/cli/own_name.h"
-#include "engine/cli/precision.h"
 #include "engine/config/words.h"
+#include "engine/run/device.h"
+#include "engine/run/precision.h"
 
 namespace strata {
 namespace {

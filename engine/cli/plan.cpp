@@ -11,12 +11,9 @@
 #include "base/error.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
-#include "engine/cli/device.h"
-#include "engine/cli/layout.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/plan_target.h"
 #include "engine/cli/planning.h"
-#include "engine/cli/precision.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
@@ -32,6 +29,11 @@
 #include "engine/report/policy_report.h"
 #include "engine/report/status_line.h"
 #include "engine/report/wrapped.h"
+#include "engine/run/device.h"
+#include "engine/run/host.h"
+#include "engine/run/layout.h"
+#include "engine/run/load_model.h"
+#include "engine/run/precision.h"
 
 namespace strata {
 
@@ -185,7 +187,7 @@ int run_plan(const PlanCommand& command) {
   const AgreedPrecision precision =
       agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
   if (command.search) return search_plan(command, target, config);
-  const std::string layout = agree_on_layout(config, false, target.ranks, nullptr);
+  const std::string layout = choose_layout(config, false, target.ranks, nullptr);
   const Model model = load_model_of_rank(config, 0);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;

@@ -11,13 +11,14 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "engine/cli/layout.h"
 #include "engine/cli/machine_file.h"
 #include "engine/cli/own_name.h"
 #include "engine/cli/setup.h"
 #include "engine/config/value.h"
 #include "engine/config/words.h"
 #include "engine/data/file_pattern.h"
+#include "engine/run/host.h"
+#include "engine/run/layout.h"
 
 namespace strata {
 namespace {

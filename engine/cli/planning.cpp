@@ -7,7 +7,6 @@
 #include "base/task_arena.h"
 #include "base/topology.h"
 #include "engine/cli/advised_run.h"
-#include "engine/cli/layout.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
 #include "engine/plan/search/sensitivity.h"
@@ -16,12 +15,21 @@
 #include "engine/report/simulate_report.h"
 #include "engine/report/status_line.h"
 #include "engine/report/wrapped.h"
+#include "engine/run/layout.h"
 
 namespace strata {
 
+std::string choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world) {
+  StatusLine line;
+  return agree_on_layout(config, fresh, ranks, world, [&line](const std::string& what) { line.show(what); });
+}
+
 int search_plan(const PlanCommand& command, const PlanTarget& target, const RunConfig& open) {
-  const LayoutInput input = layout_input(open, target.ranks);
+  StatusLine line;
+  const LayoutInput input =
+      layout_input(open, target.ranks, [&line](const std::string& what) { line.show(what); });
   const LayoutSearch search = find_layout(input);
+  line.end();
   if (command.json != "-") {
     std::cout << for_output(target.machine_line) << for_output(search_text(search, input), kLayoutColumn)
               << for_output(target.notes(input.rates)) << search_settings(search, input);

@@ -1,11 +1,18 @@
-// Kinds of strata plan that print something else than the plan.
+// Searching for a layout, and kinds of strata plan that print something else than the plan.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "collectives/communicator.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/plan_target.h"
 #include "engine/config/run_config.h"
 
 namespace strata {
+
+/// agree_on_layout(), with a status line on standard error while it searches.
+std::string choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world);
 
 /// strata plan --search: finds a layout of `open`, the target's run, and prints it beside others. Throws
 /// ConfigError if none fits.

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/cli/precision.h"
 #include "engine/cli/training.h"
 #include "engine/config/run_models.h"
 #include "engine/data/token_source.h"
 #include "engine/generate/prompts.h"
 #include "engine/report/progress_text.h"
+#include "engine/run/precision.h"
 
 namespace strata {
 namespace {
@@ -85,8 +85,7 @@ int show_samples(const RunFileCommand& command, std::int64_t count) {
   RunConfig config = run.models.front().config;
   config.parallel = {};  // all of the batch, on whatever ranks the run is
   agree_on_precision(config, /*fresh=*/true, "", nullptr);
-  Job job;
-  const PreparedModel model = prepare_model(config, job);
+  const PreparedModel model = prepare_model(config, RunRank(), notes_on_terminal());
   if (run.is_several)
     std::cout << fmt::format("model    {}, the first of the run's\n", run.models.front().name);
   std::cout << fmt::format("data     {}\n", model.facts.describe());

@@ -12,14 +12,11 @@
 #include "collectives/agreement.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/default_folder.h"
-#include "engine/cli/device.h"
 #include "engine/cli/job.h"
-#include "engine/cli/layout.h"
 #include "engine/cli/limits.h"
 #include "engine/cli/next_commands.h"
-#include "engine/cli/one_run.h"
 #include "engine/cli/overwriting.h"
-#include "engine/cli/precision.h"
+#include "engine/cli/planning.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/training.h"
@@ -33,6 +30,11 @@
 #include "engine/report/tensorboard.h"
 #include "engine/report/train_report.h"
 #include "engine/report/wrapped.h"
+#include "engine/run/device.h"
+#include "engine/run/layout.h"
+#include "engine/run/load_model.h"
+#include "engine/run/one_run.h"
+#include "engine/run/precision.h"
 
 namespace strata {
 namespace {
@@ -102,7 +104,7 @@ int train(const TrainCommand& command, Job& job) {
   job.set_watchdog(static_cast<double>(agreed.train.watchdog));
   const AgreedPrecision precision =
       agree_on_precision(agreed, command.fresh, without_bf16(job.world()), job.world());
-  const std::string layout = agree_on_layout(agreed, command.fresh, job.size(), job.world());
+  const std::string layout = choose_layout(agreed, command.fresh, job.size(), job.world());
   if (command.dump_config) {
     if (job.is_first()) std::cout << dump(agreed);
     return 0;
@@ -113,9 +115,9 @@ int train(const TrainCommand& command, Job& job) {
   on_every_rank(job.world(), [&] {
     if (job.is_first()) check_json_path("--json", command.json);
     if (job.is_first() && !command.profile.empty()) check_profile_folder(command.profile);
-    models.front() = prepare_model(agreed, job);
-    read_companions(models, job);
-    machine = prepare_machine(models, job);
+    models.front() = prepare_model(agreed, job.run_rank(), notes_on_terminal());
+    read_companions(models, job.run_rank());
+    machine = prepare_machine(models, job.run_rank());
   });
   PreparedModel& setup = models.front();
   RunConfig& config = setup.config;
@@ -124,7 +126,8 @@ int train(const TrainCommand& command, Job& job) {
   require_one_run(setup, command.fresh, job.world());
   if (job.is_first()) {
     // A rank of several that share layers has a part of the model.
-    opening.say(brief_model_text(config.parallel.tensor > 1 ? load_model(config) : setup.model));
+    opening.say(brief_model_text(config.parallel.tensor > 1 ? model_of_run(load_architecture(config), config)
+                                                            : setup.model));
     say_what_was_read(models, {""}, opening);
     say_where_memory_goes(config, machine.host, opening);
     opening.add(precision.line, !precision.is_chosen);

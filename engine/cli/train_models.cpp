@@ -14,9 +14,7 @@
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/cli/device.h"
 #include "engine/cli/next_commands.h"
-#include "engine/cli/one_run.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
@@ -34,6 +32,8 @@
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
+#include "engine/run/device.h"
+#include "engine/run/one_run.h"
 
 namespace strata {
 namespace {
@@ -136,12 +136,12 @@ class ModelsTraining {
       if (job_.is_first() && !command_.profile.empty()) check_profile_folder(command_.profile);
       // Also what is not trained any more must be what it was said to be.
       for (NamedRun& model : run_.models) {
-        models_.push_back(prepare_model(model.config, job_));
+        models_.push_back(prepare_model(model.config, job_.run_rank(), notes_on_terminal()));
         model.config.train.steps = models_.back().config.train.steps;
         require_rungs_before_end(run_.select, model);
       }
-      read_companions(models_, job_);
-      machine_ = prepare_machine(models_, job_);
+      read_companions(models_, job_.run_rank());
+      machine_ = prepare_machine(models_, job_.run_rank());
     });
     planning_ = agree_on_hosts(models_.front().config, job_.world());
     for (PreparedModel& model : models_) {

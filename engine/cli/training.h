@@ -9,13 +9,11 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/job.h"
 #include "engine/cli/opening.h"
-#include "engine/cli/precision.h"
 #include "engine/config/run_models.h"
-#include "engine/data/batch_loader.h"
-#include "engine/device/device.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/profile/step_trace.h"
+#include "engine/run/prepared_model.h"
 
 namespace strata {
 
@@ -38,33 +36,8 @@ class HangAdvice : public TrainListener {
   const TrainCommand& command_;
 };
 
-/// What a model needs before it is trained, and what may be wrong with it.
-struct PreparedModel {
-  RunConfig config;
-  Model model;
-  std::unique_ptr<BatchLoader> data;
-  SamplePrompts prompts;
-  std::shared_ptr<const Companions> companions;  ///< for its checkpoints; null if it has none
-  DataFacts facts;                               ///< of its data
-  std::vector<std::string> warnings;
-};
-/// Throws ConfigError.
-PreparedModel prepare_model(const RunConfig& agreed, Job& job);
-
-/// What a run is given of it. REQUIRES: the model outlives the result.
-TrainingData data_of(const PreparedModel& model);
-
-/// Reads, on the first rank, what checkpoints have beside the state: once for all models of one folder.
-void read_companions(std::vector<PreparedModel>& models, const Job& job);
-
-/// What its models are trained on.
-struct PreparedMachine {
-  std::unique_ptr<Device> device;
-  std::vector<ScratchPart> scratch;  ///< of the model that needs most
-  HostShare host;
-};
-/// Sets the budgets of all models, which are the run's. Throws ConfigError.
-PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& job);
+/// What the assembly of a run says, on standard error.
+RunNotes notes_on_terminal();
 
 /// Says what models are trained on: in one line if all have the same.
 void say_what_was_read(const std::vector<PreparedModel>& models, const std::vector<std::string>& names,

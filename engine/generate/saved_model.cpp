@@ -65,7 +65,7 @@ SavedModel open_checkpoint(const fs::path& folder, const ModelUse& use, const Ba
 Model build_forward_model(Architecture architecture, const std::vector<std::string>& freeze,
                           DeviceKind device, Rounding rounding, const RunConfig::AdapterSection& adapter) {
   architecture.balance_coefficient = 0;
-  Model model = build_model(architecture, freeze, {}, rounding, adapter);
+  Model model = build_model(architecture, {.rounding = rounding, .adapter = adapter, .freeze = freeze});
   model.max_chunk_bytes = max_chunk_bytes(device);
   return model;
 }

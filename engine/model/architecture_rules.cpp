@@ -20,4 +20,9 @@ const ArchitectureRules& rules_of(const Architecture& architecture) {
   return **found;
 }
 
+std::vector<Rotation> rotations_of(const Architecture& architecture) {
+  const ArchitectureRules& rules = rules_of(architecture);
+  return rules.rotations == nullptr ? std::vector<Rotation>() : rules.rotations(architecture);
+}
+
 }  // namespace strata

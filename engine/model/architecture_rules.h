@@ -34,6 +34,8 @@ struct ArchitectureRules {
 std::span<const ArchitectureRules* const> all_architectures();
 /// REQUIRES: there is one.
 const ArchitectureRules& rules_of(const Architecture& architecture);
+/// Empty if nothing rotates.
+std::vector<Rotation> rotations_of(const Architecture& architecture);
 
 extern const ArchitectureRules kGpt2, kLlama, kMistral, kQwen2, kQwen3, kOlmo2, kPhi3, kGranite, kGemma2,
     kGemma3, kMixtral, kQwen3Moe;

@@ -19,7 +19,6 @@
 #include "engine/model/adapter_targets.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
-#include "engine/model/sampling_model.h"
 #include "engine/model/tensor_policies.h"
 
 namespace strata {
@@ -61,39 +60,6 @@ std::vector<std::optional<LowRankForm>> find_low_ranks(const Unit& unit) {
   return low_ranks;
 }
 
-std::vector<Rotation> rotations_of(const Architecture& architecture) {
-  const ArchitectureRules& rules = rules_of(architecture);
-  return rules.rotations == nullptr ? std::vector<Rotation>() : rules.rotations(architecture);
-}
-
-/// Documents and samples have lengths of their own. A run without these has sequences of one length.
-SequenceForm form_of(const Architecture& architecture, const RunConfig& config) {
-  SequenceForm form{.within_documents = config.is_within_documents()};
-  if (!form.within_documents && config.samples.prompts.empty()) return form;
-  for (const Rotation& rotation : rotations_of(architecture))
-    if (const std::int64_t border = short_length(rotation); border < config.data.sequence_length)
-      form.short_length = std::max(form.short_length, border);
-  return form;
-}
-
-/// Dynamic rotations are others at each length beyond the model's positions. Of these lengths tables have
-/// that of the run's sequences.
-void refuse_lengths_beyond(const Architecture& architecture, const RunConfig& config) {
-  const auto& dynamic = architecture.rope.dynamic;
-  if (!dynamic) return;
-  const auto refuse_beyond = [&](const char* key, const char* length_key, std::int64_t length) {
-    if (length <= dynamic->max_positions) return;
-    throw ConfigError(
-        fmt::format("{}: the model's rope type is dynamic, whose rotation is another one at each length "
-                    "beyond {} tokens; shorten {} to that, or leave {} out",
-                    key, dynamic->max_positions, length_key, key));
-  };
-  const std::int64_t sequence = config.data.sequence_length;
-  if (config.is_within_documents()) refuse_beyond("data.packing", "data.sequence_length", sequence);
-  if (!config.samples.prompts.empty())
-    refuse_beyond("train.samples", "train.samples.max_length", std::min(config.samples.max_length, sequence));
-}
-
 void mark_linear_weights(UnitBuilder::Built& built) {
   const std::vector<bool> is_linear = find_linear_weights(built);
   for (std::size_t i = 0; i < is_linear.size(); ++i) built.unit.tensors[i].is_linear = is_linear[i];
@@ -105,22 +71,20 @@ Bytes max_chunk_bytes(DeviceKind kind) {
   return kind == DeviceKind::cuda ? 512 * MiB : GraphShape().max_chunk_bytes;
 }
 
-Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
-                  const RunConfig::OptimizerSection& optimizer, Rounding rounding,
-                  const RunConfig::AdapterSection& adapter, const SequenceForm& form) {
+Model build_model(const Architecture& architecture, const ModelChanges& changes) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
-  model.freeze = freeze;
-  model.adapter = adapter;
-  model.rounding = rounding;
-  model.form = form;
+  model.freeze = changes.freeze;
+  model.adapter = changes.adapter;
+  model.rounding = changes.rounding;
+  model.form = changes.form;
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   model.rotations = rotations_of(architecture);
-  FreezePatterns patterns(freeze);
-  AdapterTargets targets(adapter);
-  TensorPolicies policies(optimizer);
+  FreezePatterns patterns(changes.freeze);
+  AdapterTargets targets(changes.adapter);
+  TensorPolicies policies(changes.optimizer);
   bool trains_before = false;
   // Layers of one number are alike in what they compute, and of those some may train more than others, or
   // have other adapters.
@@ -128,12 +92,12 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   std::map<Kind, std::size_t> kinds;
   const auto add = [&](std::int64_t number, UnitBuilder builder) {
     UnitBuilder::Built built = builder.finish();
-    if (rounding != Rounding::none && number >= 0)
-      built.graph = round_products(std::move(built.graph), rounding);
+    if (changes.rounding != Rounding::none && number >= 0)
+      built.graph = round_products(std::move(built.graph), changes.rounding);
     if (number >= 0) mark_linear_weights(built);
     if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
-    built.graph = give_places(std::move(built.graph), form);
-    built.graph = give_row_keys(std::move(built.graph), row_keys_array(form.has_places()));
+    built.graph = give_places(std::move(built.graph), changes.form);
+    built.graph = give_row_keys(std::move(built.graph), row_keys_array(changes.form.has_places()));
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
     const auto low_ranks = find_low_ranks(built.unit);
@@ -162,21 +126,6 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   policies.check(model);
   model.policies = policies.policies();
   for (const UnitGraph& graph : model.graphs) model.passes.push_back(derive(graph));
-  return model;
-}
-
-Model build_run_model(const Architecture& architecture, const RunConfig& config) {
-  refuse_lengths_beyond(architecture, config);
-  const auto build = [&](const Architecture& of) {
-    return build_model(of, config.train.freeze, config.optimizer, config.rounding(), config.adapter,
-                       form_of(architecture, config));
-  };
-  Model model = build(architecture);
-  if (config.samples.prompts.empty()) return model;
-  Architecture sampled = architecture;
-  sampled.balance_coefficient = 0;
-  model.sampling = std::make_shared<const Model>(
-      sampling_model(build(sampled), config.data.sequence_length / config.parallel.context));
   return model;
 }
 

@@ -65,16 +65,19 @@ std::shared_ptr<UnitComputes> make_unit_computes();
 /// MiB 1.2 ms (6 · rows · columns · vocabulary FLOPs at 700 TFLOP/s).
 Bytes max_chunk_bytes(DeviceKind kind);
 
-/// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor. Tensors
-/// whose names match a pattern of `freeze` are not trained (freeze_patterns.h); the others are updated as
-/// `optimizer` says (tensor_policies.h). Linear layers of blocks round what they multiply as `rounding` says;
-/// the head's does not. With adapters (adapter_targets.h) nothing else is trained. It computes texts of this
-/// form (engine/graph/within_documents.h). Throws ConfigError.
-Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze = {},
-                  const RunConfig::OptimizerSection& optimizer = {}, Rounding rounding = Rounding::none,
-                  const RunConfig::AdapterSection& adapter = {}, const SequenceForm& form = {});
-/// As the run file asks for it.
-Model build_run_model(const Architecture& architecture, const RunConfig& config);
+/// What is done to each unit of an architecture, in this order. Linear layers of blocks round and have
+/// adapters; embedding and head do not.
+struct ModelChanges {
+  Rounding rounding = Rounding::none;      ///< of what linear layers multiply
+  RunConfig::AdapterSection adapter = {};  ///< adapter_targets.h; all else is frozen
+  SequenceForm form = {};                  ///< of the texts: engine/graph/within_documents.h
+  std::vector<std::string> freeze = {};    ///< patterns of tensors that are not trained: freeze_patterns.h
+  RunConfig::OptimizerSection optimizer = {};  ///< how the others are updated: tensor_policies.h
+};
+
+/// The whole model. A tied head has no matrix of its own: its unit reads and adds to the embedding's first
+/// tensor. Throws ConfigError.
+Model build_model(const Architecture& architecture, const ModelChanges& changes = {});
 
 /// FLOPs of one forward pass per token at `sequence` (2 per multiply-add of products and of what attention
 /// sees).

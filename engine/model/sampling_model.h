@@ -12,7 +12,7 @@ namespace strata {
 /// token is. In a model that is trained it is that of targets.
 inline constexpr std::size_t kLastRowsArray = 1;
 
-/// What build_run_model() has made, for samples. Its sequences may be shorter than those that are trained on;
+/// A model that is trained, for samples. Its sequences may be shorter than those that are trained on;
 /// tables of rotations are those of `positions` positions. REQUIRES: it has no auxiliary loss, and is not
 /// split yet.
 Model sampling_model(Model model, std::int64_t positions);

@@ -21,7 +21,9 @@ Model with_copied_keys(const Model& whole, std::int64_t ranks) {
         "multiple of it that divides {}",
         architecture.heads, architecture.kv_heads, ranks, architecture.kv_heads, architecture.heads));
   architecture.kv_heads = ranks;
-  Model model = build_model(architecture, whole.freeze, {}, whole.rounding, whole.adapter, whole.form);
+  Model model = build_model(
+      architecture,
+      {.rounding = whole.rounding, .adapter = whole.adapter, .form = whole.form, .freeze = whole.freeze});
   if (whole.is_sampled) model = sampling_model(std::move(model), whole.table_positions);
   model.max_chunk_bytes = whole.max_chunk_bytes;
   model.key_copies = ranks / whole.architecture.kv_heads;

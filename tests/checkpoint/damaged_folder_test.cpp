@@ -28,12 +28,12 @@ const ReadParameters kZeros = [](std::size_t, FlatRange, std::span<float> out) {
 
 TEST(DamagedFolder, OfAdaptersIsReadOrRefusedInASentence) {
   const TemporaryFolder folder;
-  const Model model = build_model(parse_architecture(tiny_config(), "tiny"), {}, {}, Rounding::none,
-                                  {.type = AdapterType::lora,
-                                   .rank = 2,
-                                   .alpha = 2,
-                                   .targets = {RunConfig::AdapterSection::kAllLinear},
-                                   .path = ""});
+  const Model model = build_model(parse_architecture(tiny_config(), "tiny"),
+                                  {.adapter = {.type = AdapterType::lora,
+                                               .rank = 2,
+                                               .alpha = 2,
+                                               .targets = {RunConfig::AdapterSection::kAllLinear},
+                                               .path = ""}});
   save_peft_folder(folder / "peft", model, kZeros, "", {}, quick());
   const std::filesystem::path path = folder / "peft/adapter_config.json";
   json config = json::parse(read_file(path));

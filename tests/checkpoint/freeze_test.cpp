@@ -29,7 +29,7 @@ Progress at_step(std::int64_t step) {
 class FrozenCheckpoint : public ::testing::Test {
  protected:
   static Model model(const std::vector<std::string>& freeze) {
-    return build_model(test::tiny_llama().architecture, freeze);
+    return build_model(test::tiny_llama().architecture, {.freeze = freeze});
   }
   void save(const Model& model, State& state) {
     CheckpointStore(folder_.path(), 2, quick()).save(model, at_step(1), state.access());

@@ -27,7 +27,7 @@ class CheckpointOfRule : public ::testing::Test {
     RunConfig::OptimizerSection optimizer;
     if (rule != UpdateRule::adamw) optimizer.type = OptimizerType::sgd;
     if (rule == UpdateRule::sgd_momentum) optimizer.momentum = 0.9;
-    return build_model(test::tiny_llama().architecture, freeze, optimizer);
+    return build_model(test::tiny_llama().architecture, {.freeze = freeze, .optimizer = optimizer});
   }
   void save(const Model& model, State& state) {
     Progress progress;

@@ -420,7 +420,7 @@ TEST_F(PackedInBlocks, HaveTheScalesOfWholeMatricesOnEveryRank) {
       for (const std::int64_t tensor : {1, 2, 4}) {
         config.parallel.tensor = tensor;
         for (std::int64_t rank = 0; rank < tensor; ++rank) {
-          const Model model = test::model_of_rank(config, whole, rank);
+          const Model model = test::model_of_rank(config, rank);
           for (const std::int64_t parts : {1, 3}) {
             for (const auto& [name, numbers] : numbers_packed(model, parts, format)) {
               for (const auto& [element, number] : numbers)

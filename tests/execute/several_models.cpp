@@ -22,7 +22,7 @@ Members members_of(const std::vector<RunConfig>& configs, std::int64_t rank) {
   Members members;
   for (const RunConfig& config : configs) {
     const std::string name = "m" + std::to_string(members.size());
-    Model model = test::model_of_rank(config, test::model_of(config), rank);
+    Model model = test::model_of_rank(config, rank);
     const std::int64_t vocabulary = model.architecture.vocabulary;
     members.push_back(
         std::make_unique<Member>(Member{name, config, std::move(model), BatchLoader(config, vocabulary)}));

@@ -14,9 +14,7 @@
 #include "base/error.h"
 #include "engine/execute/plan_check.h"
 #include "engine/generate/prompts.h"
-#include "engine/model/dropout.h"
-#include "engine/model/split_context.h"
-#include "engine/model/split_model.h"
+#include "engine/model/run_model.h"
 #include "engine/plan/lower/lower.h"
 #include "tests/support/queued_device.h"
 
@@ -44,18 +42,20 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
   return config;
 }
 
-Model model_of(const RunConfig& config) {
-  nlohmann::json keys = config.model.config;
-  keys["model_type"] = config.model.architecture;
-  Architecture architecture = parse_architecture(keys, "model.config");
-  if (config.train.dropout) apply_dropout(architecture, keys, "model.config");
-  return build_run_model(architecture, config);
+namespace {
+
+Architecture architecture_of(const RunConfig& config) {
+  return architecture_of_run(model_config_of_run_file(config), config);
 }
 
-Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank) {
-  const std::int64_t tensor = config.parallel.tensor;
-  return split_context(split_model(whole, tensor_split(tensor, rank % tensor, config.parallel.sequence)),
-                       context_part(config, rank));
+}  // namespace
+
+Model model_of(const RunConfig& config) {
+  return model_of_run(architecture_of(config), config);
+}
+
+Model model_of_rank(const RunConfig& config, std::int64_t rank) {
+  return strata::model_of_rank(architecture_of(config), config, rank);
 }
 
 TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoader& loader) {
@@ -66,7 +66,7 @@ TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoa
 
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
-  const Model model = model_of_rank(config, model_of(config), rank);
+  const Model model = model_of_rank(config, rank);
   const BatchLoader data(config, model.architecture.vocabulary);
   std::vector<Plan> plans = make_plans(config, model, planning_rates(config));
   const std::int64_t stage = plans.front().strategy.mesh.stage(rank);
@@ -206,12 +206,12 @@ void expect_the_plan_was_exact(const RunOutcome& outcome) {
 
 Bytes resident_bytes(RunConfig config) {
   config.memory.device = kUnlimited;
-  return make_plan(config, model_of_rank(config, model_of(config), 0)).arena_bytes(Tier::device);
+  return make_plan(config, model_of_rank(config, 0)).arena_bytes(Tier::device);
 }
 
 Bytes named_budget(const RunConfig& config) {
   try {
-    make_plan(config, model_of_rank(config, model_of(config), 0));
+    make_plan(config, model_of_rank(config, 0));
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     return std::stoll(text.substr(text.find('(') + 1));

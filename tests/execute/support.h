@@ -15,9 +15,10 @@ namespace strata::test {
 
 /// A run file's values: a small Llama on some kilobytes of text in `folder`.
 RunConfig tiny_run(const std::filesystem::path& folder);
+/// The whole model of a run file without model.path.
 Model model_of(const RunConfig& config);
-/// Its part of a model, if ranks share layers or sequences.
-Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank);
+/// The same as `rank` has it.
+Model model_of_rank(const RunConfig& config, std::int64_t rank);
 
 /// What a run reads of a loader, which outlives it, and the prompts of its samples.
 TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoader& loader);

@@ -12,8 +12,9 @@ Model model_with(const std::vector<std::string>& targets) {
       {"model_type", "qwen2"},    {"num_hidden_layers", 1},       {"hidden_size", 4},
       {"num_attention_heads", 1}, {"num_key_value_heads", 1},     {"intermediate_size", 4},
       {"vocab_size", 2},          {"max_position_embeddings", 4}, {"tie_word_embeddings", true}};
-  return build_model(parse_architecture(config, "fuzz"), {}, {}, Rounding::none,
-                     {.type = AdapterType::lora, .rank = 2, .alpha = 2, .targets = targets, .path = ""});
+  return build_model(
+      parse_architecture(config, "fuzz"),
+      {.adapter = {.type = AdapterType::lora, .rank = 2, .alpha = 2, .targets = targets, .path = ""}});
 }
 
 std::vector<std::string> lines_of(std::string_view text) {

@@ -29,7 +29,7 @@ Architecture architecture(bool tied = true, std::int64_t layers = 4) {
 
 std::string refusal(const std::vector<std::string>& freeze) {
   try {
-    build_model(architecture(), freeze);
+    build_model(architecture(), {.freeze = freeze});
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -47,11 +47,11 @@ std::set<std::string> frozen_in(const Model& model) {
 
 TEST(Freeze, TakesPatternsOfNames) {
   EXPECT_EQ(
-      frozen_in(build_model(architecture(true, 1), {"model.layers.?.mlp.*", "*norm.weight"})),
+      frozen_in(build_model(architecture(true, 1), {.freeze = {"model.layers.?.mlp.*", "*norm.weight"}})),
       (std::set<std::string>{"model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight",
                              "model.layers.0.mlp.down_proj.weight", "model.layers.0.input_layernorm.weight",
                              "model.layers.0.post_attention_layernorm.weight", "model.norm.weight"}));
-  EXPECT_EQ(frozen_in(build_model(architecture(true, 1), {"*.[qk]_proj.weight"})),
+  EXPECT_EQ(frozen_in(build_model(architecture(true, 1), {.freeze = {"*.[qk]_proj.weight"}})),
             (std::set<std::string>{"model.layers.0.self_attn.q_proj.weight",
                                    "model.layers.0.self_attn.k_proj.weight"}));
 }
@@ -73,7 +73,8 @@ TEST(Freeze, RefusesToLeaveNothingToTrain) {
 
 /// Frozen below, trained above a trained one, and trained above nothing that is trained.
 TEST(Freeze, SharesGraphsOfUnitsThatTrainAlike) {
-  const Model model = build_model(architecture(true, 80), {"model.embed_tokens.*", "model.layers.[0-9].*"});
+  const Model model =
+      build_model(architecture(true, 80), {.freeze = {"model.embed_tokens.*", "model.layers.[0-9].*"}});
   EXPECT_EQ(model.graphs.size(), 5U);
   EXPECT_EQ(model.units[1].kind, model.units[10].kind);
   EXPECT_FALSE(model.graph_of(model.units[11]).wants_input_gradient);
@@ -87,25 +88,28 @@ TEST(Freeze, OfATableHoldsForTheHeadThatSharesIt) {
     return std::ranges::any_of(model.graph_of(model.head()).tensors,
                                [&](const Tensor& tensor) { return tensor.region == region; });
   };
-  const Model model = build_model(architecture(), {"model.embed_tokens.weight"});
+  const Model model = build_model(architecture(), {.freeze = {"model.embed_tokens.weight"}});
   EXPECT_TRUE(touches(model, Region::shared_frozen));
   EXPECT_FALSE(touches(model, Region::shared_parameter));
   EXPECT_EQ(model.embedding().elements, 0);
   EXPECT_EQ(model.parameters() - model.trained_parameters(), 40 * 16);
-  EXPECT_TRUE(touches(build_model(architecture(), {"model.norm.weight"}), Region::shared_parameter));
+  EXPECT_TRUE(
+      touches(build_model(architecture(), {.freeze = {"model.norm.weight"}}), Region::shared_parameter));
 }
 
 TEST(Freeze, SharesWorkOutByWhatIsTrained) {
   EXPECT_EQ(backward_share_of_flops(build_model(architecture()), 8), 2);
   const double only_head = backward_share_of_flops(
-      build_model(architecture(false), {"model.layers.*", "model.embed_tokens.*", "model.norm.*"}), 8);
+      build_model(architecture(false),
+                  {.freeze = {"model.layers.*", "model.embed_tokens.*", "model.norm.*"}}),
+      8);
   EXPECT_GT(only_head, 0);
   EXPECT_LT(only_head, 0.2);
 }
 
 TEST(Freeze, DiffersByTensorsNotByPatterns) {
   const Model model =
-      build_model(architecture(), {"*.mlp.gate_proj.*", "*.mlp.up_proj.*", "*.mlp.down_proj.*"});
+      build_model(architecture(), {.freeze = {"*.mlp.gate_proj.*", "*.mlp.up_proj.*", "*.mlp.down_proj.*"}});
   EXPECT_EQ(freeze_difference({"*.mlp.*"}, model), "");
   EXPECT_EQ(freeze_difference({}, model), "model.layers.0.mlp.gate_proj.weight was trained");
   EXPECT_EQ(freeze_difference({"*.mlp.*", "model.norm.*"}, model), "model.norm.weight was frozen");

@@ -131,7 +131,7 @@ TEST(Initialize, MagnitudesAreNormsOfTheirWeightsInAnySplit) {
                                                       {"num_attention_heads", 2},
                                                       {"vocab_size", 9},
                                                       {"intermediate_size", 8}}}) {
-    const Model model = build_model(parse_architecture(config, "test"), {}, {}, Rounding::none, dora);
+    const Model model = build_model(parse_architecture(config, "test"), {.adapter = dora});
     const Unit& unit = model.units[1];
     std::vector<float> trained(static_cast<std::size_t>(unit.elements)), frozen;
     test::initialize_unit(model.architecture, unit, 42, whole(unit), trained);

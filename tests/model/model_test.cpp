@@ -45,7 +45,7 @@ TEST(Model, LayersWithOtherAdaptersAreOfOtherKinds) {
   adapter.type = AdapterType::lora;
   adapter.targets = {"*.0.self_attn.k_proj", "*.1.self_attn.k_proj", "*.2.self_attn.v_proj",
                      "*.3.self_attn.k_proj"};
-  const Model model = build_model(parse_architecture(config, "test"), {}, {}, Rounding::none, adapter);
+  const Model model = build_model(parse_architecture(config, "test"), {.adapter = adapter});
   EXPECT_NE(model.units[2].kind, model.units[3].kind);
   EXPECT_EQ(model.units[2].kind, model.units[4].kind);
 }

@@ -55,7 +55,7 @@ TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
   for (auto& [name, architecture] : test::tiny_architectures()) {
     SCOPED_TRACE(name);
     architecture.intermediate = 32;  // whole runs of codes
-    const Model model = build_model(architecture, {}, {}, Rounding::e4m3);
+    const Model model = build_model(architecture, {.rounding = Rounding::e4m3});
     EXPECT_FALSE(whole(model, model.embedding()));
     EXPECT_FALSE(whole(model, model.head()));
     EXPECT_FALSE(whole(build_model(architecture), model.units[1]));
@@ -78,7 +78,7 @@ TEST(Packing, InBlocksIsOfTheLinearLayersOfBlocks) {
                                              .path = ""};
   for (const auto& [name, architecture] : test::tiny_architectures()) {
     SCOPED_TRACE(name);
-    const Model model = build_model(architecture, {}, {}, {}, adapter);
+    const Model model = build_model(architecture, {.adapter = adapter});
     for (const Unit& unit : model.units) {
       const bool is_block = &unit != &model.embedding() && &unit != &model.head();
       for (const ParameterFormat as : {ParameterFormat::int8, ParameterFormat::nf4}) {
@@ -98,7 +98,7 @@ TEST(Packing, InBlocksIsOfTheLinearLayersOfBlocks) {
 /// Half a byte for each element of nf4 and a byte for each of int8, a scale for each block, and what is
 /// between matrices as it is; all at cache lines.
 TEST(Packing, InBlocksTakesTheBytesOfCodesAndScales) {
-  const Model model = build_model(test::tiny_architectures().front().architecture, {"*.h.*"});
+  const Model model = build_model(test::tiny_architectures().front().architecture, {.freeze = {"*.h.*"}});
   const Unit& block = model.units[1];
   for (const PackingFormat& format : {PackingFormat{ParameterFormat::nf4, DType::fp32},
                                       {ParameterFormat::nf4, DType::bf16},
@@ -126,7 +126,7 @@ TEST(Packing, InBlocksTakesTheBytesOfCodesAndScales) {
 
 /// The elements of a block on a rank are neighbours in one block of the whole tensor.
 TEST(Packing, InBlocksIsThatOfTheWholeOnRanksThatShareLayers) {
-  const Model whole = build_model(test::tiny_llama_to_split(), {"model.layers.*"});
+  const Model whole = build_model(test::tiny_llama_to_split(), {.freeze = {"model.layers.*"}});
   for (const std::int64_t ranks : {2, 4}) {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       const Model model = split_model(whole, tensor_split(ranks, rank));
@@ -162,9 +162,9 @@ TEST(Packing, InBlocksIsThatOfTheWholeOnRanksThatShareLayers) {
 
 TEST(Packing, SeesOnlyWhatIsOfItsFlatParameter) {
   const Architecture architecture = test::tiny_architectures().front().architecture;
-  const Model plain = build_model(architecture, {}, {}, Rounding::e4m3);
+  const Model plain = build_model(architecture, {.rounding = Rounding::e4m3});
   const std::string frozen = plain.units[1].tensors.back().hf_name;
-  const Model model = build_model(architecture, {frozen}, {}, Rounding::e4m3);
+  const Model model = build_model(architecture, {.rounding = Rounding::e4m3, .freeze = {frozen}});
   const Names trained = names_in(model.units[1], whole(model, model.units[1]), Flat::trained);
   EXPECT_FALSE(trained.coded.contains(frozen) || trained.exact.contains(frozen));
 }
@@ -176,7 +176,7 @@ TEST(Packing, LeavesOutWhatNormsRead) {
   RunConfig::AdapterSection dora;
   dora.type = AdapterType::dora;
   dora.targets = {"k_proj", "down_proj"};
-  const Model model = build_model(architecture, {}, {}, Rounding::e4m3, dora);
+  const Model model = build_model(architecture, {.rounding = Rounding::e4m3, .adapter = dora});
   const Unit& block = model.units[1];
   const Names names = names_in(block, whole(model, block, Flat::frozen), Flat::frozen);
   for (const TensorSpec& tensor : block.tensors) {
@@ -197,7 +197,8 @@ std::vector<bfloat16> elements_of(std::int64_t count) {
 
 /// Parts of any length, with padding behind the last.
 TEST(Packing, GivesBackWhatProductsMakeOfCodesAndAllElseAsItWas) {
-  const Model model = build_model(test::tiny_architectures().front().architecture, {}, {}, Rounding::e4m3);
+  const Model model =
+      build_model(test::tiny_architectures().front().architecture, {.rounding = Rounding::e4m3});
   const Unit& block = model.units[1];
   for (const std::int64_t parts : {1, 2, 3, 7}) {
     const std::int64_t part_elements = align_up((block.elements + parts - 1) / parts, 64);
@@ -241,7 +242,7 @@ TEST(Packing, GivesBackWhatProductsMakeOfCodesAndAllElseAsItWas) {
 /// Each begins where a device may load 16 bytes at once, and has whole runs of codes.
 TEST(Packing, IsAlignedOnRanksThatShareLayersToo) {
   const Model model =
-      split_model(build_model(test::tiny_llama_to_split(), {}, {}, Rounding::e4m3), tensor_split(2, 1));
+      split_model(build_model(test::tiny_llama_to_split(), {.rounding = Rounding::e4m3}), tensor_split(2, 1));
   const Unit& block = model.units[1];
   for (const std::int64_t parts : {1, 3}) {
     const Packing packing = packing_of(model, block, Flat::trained, {},

@@ -31,7 +31,7 @@ std::set<std::string> products_of(const Model& model, const Unit& unit) {
 TEST(RoundedProducts, AreThoseOfTheLinearLayersOfBlocks) {
   for (const auto& [name, architecture] : test::tiny_architectures()) {
     SCOPED_TRACE(name);
-    const Model model = build_model(architecture, {}, {}, Rounding::e4m3);
+    const Model model = build_model(architecture, {.rounding = Rounding::e4m3});
     for (std::size_t u = 1; u + 1 < model.units.size(); ++u) {
       std::set<std::string> names = products_of(model, model.units[u]);
       // A router's stay as they are.
@@ -51,7 +51,7 @@ TEST(RoundedProducts, AreThoseOfTheLinearLayersOfBlocks) {
 }
 
 TEST(RoundedProducts, StayThoseOnRanksThatShareLayersAndCopyKeys) {
-  const Model whole = build_model(test::tiny_llama_to_split(), {}, {}, Rounding::e4m3);
+  const Model whole = build_model(test::tiny_llama_to_split(), {.rounding = Rounding::e4m3});
   const Model part = split_model(whole, tensor_split(4, 0));
   EXPECT_THAT(products_of(part, part.units[1]),
               ElementsAre("linear_e4m3", "linear_input_gradient_e4m3", "linear_weight_gradient_e4m3"));

@@ -172,8 +172,7 @@ TEST_P(SplitContextLongTest, MakesWhatOneRankMakes) {
 }
 
 TEST_P(SplitContextLongTest, MakesWhatOneRankMakesOfDocuments) {
-  expect_what_one_rank_makes(
-      build_model(GetParam().architecture, {}, {}, Rounding::none, {}, {.within_documents = true}));
+  expect_what_one_rank_makes(build_model(GetParam().architecture, {.form = {.within_documents = true}}));
 }
 
 void SplitContextLongTest::expect_what_one_rank_makes(const Model& model) {

@@ -329,7 +329,7 @@ void expect_what_the_whole_one_makes(Architecture architecture, std::int64_t ran
                                      const RunConfig::AdapterSection& adapter = {}) {
   SCOPED_TRACE(fmt::format("frozen: {}", fmt::join(freeze, ", ")));
   architecture.expert_intermediate *= 2;  // so that it divides
-  const Model model = build_model(architecture, freeze, {}, Rounding::none, adapter);
+  const Model model = build_model(architecture, {.adapter = adapter, .freeze = freeze});
   std::vector<Model> parts;
   for (std::int64_t rank = 0; rank < ranks; ++rank)
     parts.push_back(split_model(model, tensor_split(ranks, rank, splits_tokens)));

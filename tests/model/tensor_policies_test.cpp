@@ -27,7 +27,7 @@ Model build_with(const Optimizer& optimizer, const std::vector<std::string>& fre
                                          {"vocab_size", 40},
                                          {"tie_word_embeddings", true}},
                                         "test"),
-                     freeze, optimizer);
+                     {.freeze = freeze, .optimizer = optimizer});
 }
 
 UpdatePolicy policy_of(const Model& model, const std::string& name) {

@@ -14,7 +14,7 @@
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/execute/trainer.h"
-#include "engine/model/dropout.h"
+#include "engine/model/run_model.h"
 #include "tests/support/devices.h"
 #include "tests/support/source_folder.h"
 
@@ -160,10 +160,8 @@ struct Outcome {
 };
 
 Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
-  const nlohmann::json keys = read_hf_config(config.model.path);
-  Architecture architecture = parse_architecture(keys, config.model.path);
-  if (config.train.dropout) apply_dropout(architecture, keys, config.model.path);
-  const Model model = build_run_model(architecture, config);
+  const ModelConfig keys = {read_hf_config(config.model.path), config.model.path};
+  const Model model = model_of_run(architecture_of_run(keys, config), config);
   const Plan plan = make_plan(config, model);
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {

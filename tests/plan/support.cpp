@@ -131,7 +131,7 @@ Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary,
   a.vocabulary = vocabulary;
   a.max_positions = 64;
   a.tied_head = tied;
-  return build_model(a, freeze, {}, rounding);
+  return build_model(a, {.rounding = rounding, .freeze = freeze});
 }
 
 std::vector<StrategyOptions> with_late_updates(std::vector<StrategyOptions> options) {

@@ -38,7 +38,7 @@ RunConfig tiny_config(std::int64_t layers) {
 Model model_of(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
-  return build_model(parse_architecture(keys, "test"), {}, config.optimizer);
+  return build_model(parse_architecture(keys, "test"), {.optimizer = config.optimizer});
 }
 
 TrainResult result_of(const std::vector<double>& losses, const std::vector<double>& validation) {

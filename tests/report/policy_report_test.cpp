@@ -15,7 +15,7 @@ Model model_with(const RunConfig::OptimizerSection& optimizer) {
                                          {"vocab_size", 1000},
                                          {"tie_word_embeddings", false}},
                                         "test"),
-                     {"model.norm.*"}, optimizer);
+                     {.freeze = {"model.norm.*"}, .optimizer = optimizer});
 }
 
 const RunConfig::OptimizerSection kOptimizer = {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "collectives/sent_bytes.h"
 #include "engine/model/compute.h"
+#include "engine/model/run_model.h"
 #include "engine/plan/lower/stages.h"
 #include "engine/plan/search/step_facts.h"
 #include "engine/plan/search/timeline.h"
@@ -121,7 +122,7 @@ const Model* LayoutCosts::model_of(const RunConfig& config) {
   const auto [found, is_new] = models_.try_emplace(share_of(config));
   if (is_new) {
     try {
-      found->second = std::make_unique<Model>(model_of_rank_(config));
+      found->second = std::make_unique<Model>(model_of_rank(architecture_, config, 0));
     } catch (const ConfigError&) {  // heads that do not divide
     }
   }

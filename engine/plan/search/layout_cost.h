@@ -40,13 +40,11 @@ struct LayoutCost {
 /// Prices layouts of one run; keeps what layouts have in common.
 class LayoutCosts {
  public:
-  /// The model of a run's first rank. Throws ConfigError if ranks cannot share it so.
-  using ModelOfRank = std::function<Model(const RunConfig&)>;
+  LayoutCosts(const MachineRates& rates, Architecture architecture)
+      : rates_(rates), links_(rates.rank_links()), architecture_(std::move(architecture)) {}
 
-  LayoutCosts(const MachineRates& rates, ModelOfRank model_of_rank)
-      : rates_(rates), links_(rates.rank_links()), model_of_rank_(std::move(model_of_rank)) {}
-
-  /// Null if ranks cannot share the model so. It is the same for all layouts that share it alike.
+  /// The first rank's; null if ranks cannot share the model so. It is the same for all layouts that share it
+  /// alike.
   const Model* model_of(const RunConfig& config);
 
   /// Nothing if the model cannot be laid out so.
@@ -71,7 +69,7 @@ class LayoutCosts {
 
   MachineRates rates_;
   RankLinks links_;
-  ModelOfRank model_of_rank_;
+  Architecture architecture_;
   std::map<ShareKey, std::unique_ptr<Model>> models_;
   std::map<std::tuple<ShareKey, std::int64_t, std::int64_t>, std::vector<UnitCost>> units_;
   std::map<std::tuple<ShareKey, std::int64_t, std::int64_t>, std::vector<std::int32_t>> cuts_;

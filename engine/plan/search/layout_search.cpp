@@ -247,7 +247,7 @@ std::pair<std::int64_t, std::int64_t> unknown_costs(const LayoutTrial& one, cons
 }  // namespace
 
 LayoutSearch search_layouts(const LayoutInput& input) {
-  LayoutCosts costs(input.rates, input.model_of_rank);
+  LayoutCosts costs(input.rates, input.architecture);
   std::vector<Candidate> candidates = priced(input, costs);
   if (candidates.empty()) {
     throw ConfigError(

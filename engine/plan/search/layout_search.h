@@ -51,7 +51,7 @@ struct LayoutInput {
   RunConfig open;  ///< with a precision
   std::int64_t ranks = 1;
   MachineRates rates = {};
-  LayoutCosts::ModelOfRank model_of_rank;
+  Architecture architecture = {};
   /// Sets budgets that are open.
   std::function<void(RunConfig&, const Model&)> set_budgets = [](RunConfig&, const Model&) {};
   OnPlanning on_planning = [](const std::string&) {};

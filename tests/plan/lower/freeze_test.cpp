@@ -138,7 +138,7 @@ TEST(Freezing, MakesPlansSmallerInMemoryTrafficAndWork) {
   wide.vocabulary = 500;
   const auto planned = [&](const Patterns& freeze, bool on_device) {
     RunConfig config = tiny_config();
-    const Model model = build_model(wide, freeze);
+    const Model model = build_model(wide, {.freeze = freeze});
     config.memory.optimizer_state = on_device ? TierChoice::device : TierChoice::host;
     return make_plan(config, model);
   };

@@ -9,7 +9,7 @@ namespace strata::test {
 namespace {
 
 Model model_with(const RunConfig::OptimizerSection& optimizer) {
-  return build_model(tiny_model().architecture, {}, optimizer);
+  return build_model(tiny_model().architecture, {.optimizer = optimizer});
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {

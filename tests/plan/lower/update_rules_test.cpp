@@ -21,7 +21,7 @@ Model model_of(UpdateRule rule) {
   RunConfig::OptimizerSection optimizer;
   if (rule != UpdateRule::adamw) optimizer.type = OptimizerType::sgd;
   if (rule == UpdateRule::sgd_momentum) optimizer.momentum = 0.5;
-  Model model = build_model(tiny_model().architecture, {}, optimizer);
+  Model model = build_model(tiny_model().architecture, {.optimizer = optimizer});
   EXPECT_EQ(model.rule(), rule);
   return model;
 }

@@ -35,7 +35,7 @@ Model tiny_gpt2(std::int64_t layers, Rounding rounding = Rounding::none) {
   a.vocabulary = 40;
   a.max_positions = 64;
   a.tied_head = true;
-  return build_model(a, {}, {}, rounding);
+  return build_model(a, {.rounding = rounding});
 }
 
 /// A run of one rank, and a choice of what its plans may choose.

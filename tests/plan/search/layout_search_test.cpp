@@ -10,8 +10,7 @@
 #include "base/task_arena.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
-#include "engine/model/split_context.h"
-#include "engine/model/split_model.h"
+#include "engine/model/run_model.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -25,20 +24,13 @@ constexpr const char* kRunFile =
     "data: {path: text, sequence_length: 32}, train: {batch: 8, precision: bf16}, "
     "plan: {search: auto}, memory: {host: 1GiB, device: 1MiB}}";
 
-/// The part of the model in kRunFile that rank 0 has.
-Model model_of_rank(const RunConfig& config) {
-  nlohmann::json keys = config.model.config;
-  keys["model_type"] = config.model.architecture;
-  Model model = build_model(parse_architecture(keys, "model.config"), config.train.freeze, config.optimizer);
-  const std::int64_t tensor = config.parallel.tensor;
-  if (tensor > 1) model = split_model(model, tensor_split(tensor, 0, config.parallel.sequence));
-  return split_context(std::move(model), context_part(config, 0));
+Architecture architecture_of(const RunConfig& config) {
+  return architecture_of_run(model_config_of_run_file(config), config);
 }
 
 LayoutInput input_of(const std::vector<std::string>& settings, std::int64_t ranks) {
-  LayoutInput input = {.open = parse_run_config(kRunFile, "run.yaml", settings),
-                       .ranks = ranks,
-                       .model_of_rank = model_of_rank};
+  const RunConfig open = parse_run_config(kRunFile, "run.yaml", settings);
+  LayoutInput input = {.open = open, .ranks = ranks, .architecture = architecture_of(open)};
   input.rates = {.flops_per_second = 1e9,
                  .memory_bytes_per_second = 1e9,
                  .h2d_bytes_per_second = 1e8,
@@ -59,7 +51,7 @@ std::set<std::string> all_settings(const LayoutInput& input) {
 
 double planned_seconds(const LayoutInput& input, const RunLayout& layout) {
   const RunConfig config = with_layout(input.open, layout);
-  const Model model = model_of_rank(config);
+  const Model model = model_of_rank(input.architecture, config, 0);
   return plan_run({{"", &config, &model}}, false, input.rates).step.seconds;
 }
 
@@ -105,7 +97,7 @@ TEST(RunLayouts, AreRememberedBySettings) {
 
 /// How many layouts there are whose bounds hold.
 std::size_t expect_bounds(const LayoutInput& input) {
-  LayoutCosts costs(input.rates, model_of_rank);
+  LayoutCosts costs(input.rates, input.architecture);
   std::size_t planned = 0;
   for (const RunLayout& layout : layouts_of(input.open, input.ranks, 2)) {
     const std::optional<LayoutCost> cost = costs.cost_of(with_layout(input.open, layout));
@@ -147,7 +139,7 @@ TEST(LayoutCostsLongTest, BoundPipelinesOfUnequalChunksWithAndWithoutANorm) {
 
 TEST(LayoutCosts, KnowOnWhichNodesRanksOfASequenceLie) {
   const LayoutInput input = input_of({"parallel.context=2", "parallel.tensor=1", "train.microbatch=1"}, 4);
-  LayoutCosts costs(input.rates, model_of_rank);
+  LayoutCosts costs(input.rates, input.architecture);
   double beside = 0, across = 0;
   for (const RunLayout& layout : layouts_of(input.open, 4, 2)) {
     const std::optional<LayoutCost> cost = costs.cost_of(with_layout(input.open, layout));
@@ -161,7 +153,7 @@ TEST(LayoutSearchLongTest, FindsTheShortestStepOfASmallSpace) {
   for (const std::int64_t ranks : {1, 2, 4}) {
     const LayoutInput input = input_of({}, ranks);
     double shortest = std::numeric_limits<double>::infinity();
-    LayoutCosts costs(input.rates, model_of_rank);
+    LayoutCosts costs(input.rates, input.architecture);
     for (const RunLayout& layout : layouts_of(input.open, ranks, 2)) {
       if (costs.cost_of(with_layout(input.open, layout)))
         shortest = std::min(shortest, planned_seconds(input, layout));

@@ -1,4 +1,4 @@
-#include "engine/cli/layout.h"
+#include "engine/run/layout.h"
 
 #include <fmt/format.h>
 
@@ -15,10 +15,10 @@
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
-#include "engine/cli/device.h"
-#include "engine/cli/setup.h"
 #include "engine/config/words.h"
-#include "engine/report/status_line.h"
+#include "engine/run/device.h"
+#include "engine/run/host.h"
+#include "engine/run/load_model.h"
 
 namespace strata {
 namespace {
@@ -53,8 +53,8 @@ std::optional<Found> stored_layout(const RunConfig& open, std::int64_t ranks) {
   return std::nullopt;
 }
 
-Found search(const RunConfig& open, std::int64_t ranks) {
-  const LayoutInput input = layout_input(open, ranks);
+Found search(const RunConfig& open, std::int64_t ranks, const OnPlanning& on_planning) {
+  const LayoutInput input = layout_input(open, ranks, on_planning);
   const LayoutSearch search = find_layout(input);
   return {settings_of(search.best().layout, open),
           fmt::format("of {} layouts none has a step that is shorter by more than 1 %, {:.3g} s as planned; "
@@ -69,12 +69,12 @@ int ranks_of_node(const RunConfig& config) {
   return node == 0 ? 1 : static_cast<int>(std::min(node, config.ranks()));
 }
 
-LayoutInput layout_input(const RunConfig& open, std::int64_t ranks) {
-  LayoutInput input = {
-      .open = open,
-      .ranks = ranks,
-      .rates = planning_rates(open),
-      .model_of_rank = [](const RunConfig& config) { return load_model_of_rank(config, 0); }};
+LayoutInput layout_input(const RunConfig& open, std::int64_t ranks, OnPlanning on_planning) {
+  LayoutInput input = {.open = open,
+                       .ranks = ranks,
+                       .rates = planning_rates(open),
+                       .architecture = load_architecture(open),
+                       .on_planning = std::move(on_planning)};
   // What its kernels and files need differs by far less from layout to layout than budgets are.
   const auto share = std::make_shared<std::optional<HostShare>>();
   input.set_budgets = [share, host = planned_host(open)](RunConfig& config, const Model& model) {
@@ -84,16 +84,15 @@ LayoutInput layout_input(const RunConfig& open, std::int64_t ranks) {
   return input;
 }
 
-LayoutSearch find_layout(LayoutInput input) {
+LayoutSearch find_layout(const LayoutInput& input) {
   std::optional<LayoutSearch> search;
-  StatusLine line;
-  input.on_planning = [&line](const std::string& what) { line.show(what); };
   TaskArena arena(usable_cores());
   arena.execute([&] { search = search_layouts(input); });
   return std::move(*search);
 }
 
-std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world) {
+std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world,
+                            const OnPlanning& on_planning) {
   require_same(world,
                {{"plan.search", std::string(word_of(config.plan.search))},
                 {"what plan.search is to choose", fmt::format("{}", fmt::join(config.plan.open, " "))}},
@@ -102,7 +101,7 @@ std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, C
   const std::string text = text_of_first_rank(world, [&] {
     std::optional<Found> found;
     if (!fresh) found = stored_layout(config, ranks);
-    if (!found) found = search(config, ranks);
+    if (!found) found = search(config, ranks, on_planning);
     return nlohmann::json{{"settings", found->settings}, {"why", found->why}}.dump(
         -1, ' ', false, nlohmann::json::error_handler_t::replace);
   });

@@ -1,4 +1,4 @@
-#include "engine/cli/precision.h"
+#include "engine/run/precision.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,9 @@
 #include "collectives/launcher.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
-#include "engine/cli/setup.h"
 #include "engine/plan/search/precision.h"
+#include "engine/plan/search/refusal.h"
+#include "engine/run/host.h"
 
 namespace strata {
 namespace {

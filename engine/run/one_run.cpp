@@ -1,4 +1,4 @@
-#include "engine/cli/one_run.h"
+#include "engine/run/one_run.h"
 
 #include <fmt/format.h>
 

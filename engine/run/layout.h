@@ -16,14 +16,15 @@ int ranks_of_node(const RunConfig& config);
 
 /// The search for a layout of `ranks` ranks, on the machine that the run is planned for. Throws ConfigError
 /// if its profile cannot be read.
-LayoutInput layout_input(const RunConfig& open, std::int64_t ranks);
+LayoutInput layout_input(const RunConfig& open, std::int64_t ranks, OnPlanning on_planning);
 
-/// Searches on all cores, and shows on standard error how far it is. Throws ConfigError if no layout fits.
-LayoutSearch find_layout(LayoutInput input);
+/// Searches on all cores. Throws ConfigError if no layout fits.
+LayoutSearch find_layout(const LayoutInput& input);
 
 /// Gives `config` its layout if it leaves that open: of the newest checkpoint if the run goes on with as many
 /// ranks, else the one that rank 0 finds. Returns a line that says so; empty if nothing was open. Every rank
 /// calls this; a null `world` is a run that is only planned, or of one rank. Throws ConfigError.
-std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world);
+std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world,
+                            const OnPlanning& on_planning);
 
 }  // namespace strata

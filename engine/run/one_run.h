@@ -4,10 +4,10 @@
 #pragma once
 
 #include "collectives/communicator.h"
-#include "engine/cli/training.h"
 #include "engine/config/run_config.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
+#include "engine/run/prepared_model.h"
 
 namespace strata {
 

@@ -1,4 +1,4 @@
-#include "engine/cli/device.h"
+#include "engine/run/device.h"
 
 #include <fmt/format.h>
 

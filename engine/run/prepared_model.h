@@ -1,0 +1,55 @@
+// A model of a run with its data and the files beside it, ready to be planned; and the machine that trains
+// it. Every rank calls these functions in the same order.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/companions.h"
+#include "engine/config/run_config.h"
+#include "engine/data/batch_loader.h"
+#include "engine/device/device.h"
+#include "engine/execute/trainer.h"
+#include "engine/generate/prompts.h"
+#include "engine/model/model.h"
+#include "engine/plan/search/host_budget.h"
+#include "engine/run/run_notes.h"
+#include "engine/run/run_rank.h"
+
+namespace strata {
+
+struct PreparedModel {
+  RunConfig
+      config;  ///< with the steps that train.epochs asks for, and the held-out microbatches that there are
+  Model model;
+  std::unique_ptr<BatchLoader> data;
+  SamplePrompts prompts;
+  std::shared_ptr<const Companions> companions;  ///< for its checkpoints; null if it has none
+  DataFacts facts;                               ///< of its data
+  std::vector<std::string> warnings;
+};
+
+/// Loads the model of a run as this rank has it, and opens its data. Texts become token ids on the first
+/// rank. REQUIRES: `agreed` has a precision and a layout. Throws ConfigError, and IoError if data cannot be
+/// read.
+PreparedModel prepare_model(const RunConfig& agreed, const RunRank& rank, const RunNotes& notes);
+
+/// The data of a model as a trainer takes it. REQUIRES: the model outlives the result.
+TrainingData data_of(const PreparedModel& model);
+
+/// Reads, on the first rank, the files that checkpoints have beside the state. Models of one folder share
+/// them.
+void read_companions(std::vector<PreparedModel>& models, const RunRank& rank);
+
+/// The device that trains the models, and the run's share of the host's memory.
+struct PreparedMachine {
+  std::unique_ptr<Device> device;
+  std::vector<ScratchPart> scratch;  ///< of the model that needs most
+  HostShare host;
+};
+/// Opens the device, and sets the budgets in the config of every model. Throws ConfigError, and DeviceError
+/// if the device cannot be used.
+PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const RunRank& rank);
+
+}  // namespace strata
