@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Plans random run files with two builds of strata and compares what they answer: the whole program with its places, and the report.
 
-    bench/compare_plans.py OLD NEW [--runs 300] [--seed 1] [--largest 64]
+    bench/compare_plans.py OLD NEW [--runs 300] [--seed 1] [--largest 64] [--equal]
 
 A run is equal if both print the same plan, byte for byte, or refuse with the same sentence. For others it prints the run file and
-peaks and bytes of both. The exit status is 1 if a new plan is refused or has a larger peak or moves more. --largest is the most layers
-and microbatches. Needs nothing but Python's standard library.
+peaks and bytes of both. The exit status is 1 if a new plan is refused or has a larger peak or moves more; with --equal, if anything
+differs. --largest is the most layers and microbatches. Needs nothing but Python's standard library.
 """
 
 import argparse
@@ -14,9 +14,10 @@ import os
 import pathlib
 import random
 import resource
-import subprocess
 import sys
 import tempfile
+
+import two_builds
 
 # hidden size, heads, heads of keys and values, intermediate size, vocabulary
 SIZES = [(64, 4, 4, 172, 300), (256, 4, 2, 1000, 50257), (2048, 16, 8, 5632, 32000), (8192, 64, 8, 28672, 128256)]
@@ -84,7 +85,7 @@ def random_memory(pick, drive, layers, hidden, intermediate, vocabulary, sequenc
 def plan(strata, run_file):
     """What it prints, or its refusal; and its CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.run([strata, "plan", run_file, "--json", "-", "--program"], capture_output=True, text=True)
+    process = two_builds.run_plan(strata, run_file)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if process.returncode == 0:
@@ -92,11 +93,6 @@ def plan(strata, run_file):
     if process.returncode != 2:
         sys.exit(f"{strata} plan {run_file} ends with {process.returncode}: {process.stderr}")
     return None, process.stderr, seconds
-
-
-def figures(text):
-    """The report behind the program."""
-    return json.loads(text[text.index("\n{") if text[0] != "{" else 0:])
 
 
 def amounts(value, path=""):
@@ -109,11 +105,11 @@ def amounts(value, path=""):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old")
-    parser.add_argument("new")
+    two_builds.add_builds(parser)
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--largest", type=int, default=64)
+    parser.add_argument("--equal", action="store_true", help="another plan is a failure, whether it is better or worse")
     arguments = parser.parse_args()
     pick = random.Random(arguments.seed)
     planned = refused = different = worse = instructions = 0
@@ -136,14 +132,14 @@ def main():
             if old is None or new is None:
                 worse += new is None or old_refusal is not None
                 continue
-            before, after = amounts(figures(old)), amounts(figures(new))
+            before, after = (amounts(two_builds.split_plan(text)[1]) for text in (old, new))
             changed = {name: (before.get(name), after.get(name)) for name in before | after
                        if before.get(name) != after.get(name)}
             worse += any(a is None or b is None or b > a for a, b in changed.values())
             print(f"  peaks and bytes: {changed or 'equal'}")
     print(f"{arguments.runs} runs of seed {arguments.seed}: {planned} planned, {refused} refused; {different} differ, {worse} of them "
           f"for the worse; {instructions} lines of program; CPU seconds {old_seconds:.1f} before, {new_seconds:.1f} after")
-    sys.exit(1 if worse else 0)
+    sys.exit(1 if worse or (arguments.equal and different) else 0)
 
 
 if __name__ == "__main__":

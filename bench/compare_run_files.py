@@ -4,12 +4,17 @@
 Each is planned at three device budgets, in fp32 and bf16, for one rank and for two in ZeRO stage 3. The step's time is printed, too,
 by the planner's nominal rates.
 
-    bench/compare_run_files.py OLD NEW [--recompute full none auto] [--threads 2]
+    bench/compare_run_files.py OLD NEW [--recompute full none auto] [--threads 2] [--equal]
     bench/compare_run_files.py OLD NEW --train STEPS [--largest MILLIONS]     also runs them, if of CPUs, with short sequences, and compares state hashes and losses
 
 Budgets are parts of what the old build takes if it may take all that the run file's host leaves: all, a half, a quarter. A line with
-`=` is equal in every figure; otherwise figures are old -> new. The exit status is 1 if, with activations recomputed or saved as told, a new
-plan is refused or has a larger peak or moves more, or if results differ. Needs nothing but Python's standard library."""
+`=` is equal in every figure and in the program; otherwise figures are old -> new. The exit status is 1 in these cases:
+
+- activations are recomputed or saved as told, and a new plan is refused, has a larger peak or moves more;
+- results differ;
+- a plan differs at all, with --equal.
+
+Needs nothing but Python's standard library."""
 import argparse
 import collections
 import json
@@ -19,6 +24,9 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import mpirun
+import two_builds
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIERS, LINKS = ("device", "host", "nvme"), ("h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce")
@@ -37,13 +45,11 @@ def step_seconds(report, threads, cuda, ranks):
 
 
 def plan(strata, run_file, ranks, settings, threads):
-    """Figures by name, or None if the run is refused."""
-    command = [strata, "plan", str(run_file), "--json", "-", "--program"] + [word for s in settings for word in ("--set", s)]
-    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    """Figures by name and the program, or None if the run is refused."""
+    process = two_builds.run_plan(strata, run_file, settings, ROOT)
     if process.returncode != 0:
         return None
-    start = 0 if process.stdout[0] == "{" else process.stdout.index("\n{")
-    program, report = process.stdout[:start], json.loads(process.stdout[start:])
+    program, report = two_builds.split_plan(process.stdout)
     figures = {f"{tier} peak": report["memory"][tier]["planned_peak_bytes"] for tier in TIERS}
     for link in LINKS:
         figures[link] = report["traffic"][link]["planned_bytes"]
@@ -51,6 +57,7 @@ def plan(strata, run_file, ranks, settings, threads):
     figures["largest workspace"] = max(workspaces, default=0)
     figures["step"] = step_seconds(report, threads, is_cuda(run_file), ranks)
     figures["parameters"] = report["parameters"]
+    figures["program"] = program
     return figures
 
 
@@ -73,10 +80,9 @@ def train(strata, run_file, ranks, settings):
             os.mkdir(f"{folder}/drive")
             settings.append(f"memory.nvme.path={folder}/drive")
         command = [strata, "train", str(run_file), "--fresh", "--json", f"{folder}/report.json"]
-        if ranks > 1:
-            command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks)] + command
-        command += [word for s in settings for word in ("--set", s)]
-        process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        before, environment = mpirun.launch(ranks) if ranks > 1 else ([], os.environ)
+        command = before + command + two_builds.words_of(settings)
+        process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
         if process.returncode != 0:
             return (process.stderr.strip().splitlines() or ["no output"])[-1]
         report = json.loads(pathlib.Path(f"{folder}/report.json").read_text())
@@ -102,13 +108,15 @@ class Comparison:
             self.worse += old is not None
             return
         changed = {name: (old[name], new[name]) for name in old if old[name] != new[name]}
+        other_program = changed.pop("program", None) is not None
         larger = [name for name, (a, b) in changed.items() if b > a]
         self.worse += bool(larger)
         self.slower += new["step"] > old["step"]
-        self.differ += bool(changed)
+        self.differ += bool(changed) or other_program
         for name, (a, b) in changed.items():
             self.changes[name]["larger" if b > a else "smaller"] += 1
-        words = ", ".join(f"{name} {text(name, a)} -> {text(name, b)}" for name, (a, b) in changed.items()) or "="
+        words = ", ".join(f"{name} {text(name, a)} -> {text(name, b)}" for name, (a, b) in changed.items())
+        words = words or ("another program with the same figures" if other_program else "=")
         if larger:
             within = self.within_old_peaks(run_file, ranks, settings, old)
             self.in_old_peaks[within.split(":")[0]] += 1
@@ -123,7 +131,7 @@ class Comparison:
         old, new = (plan(build, run_file, ranks, settings + budgets, self.arguments.threads) for build in self.builds)
         if old is None or new is None:
             return f"{'refused' if old is None else 'planned'} -> {'refused' if new is None else 'planned'}"
-        longer = [f"{name} {text(name, old[name])} -> {text(name, new[name])}" for name in old if new[name] > old[name]]
+        longer = [f"{name} {text(name, old[name])} -> {text(name, new[name])}" for name in old if name != "program" and new[name] > old[name]]
         return f"planned by both, a step is longer: {', '.join(longer)}" if new["step"] > old["step"] else "planned by both, no step is longer"
 
     def compare_results(self, run_file, ranks, settings):
@@ -148,13 +156,13 @@ class Comparison:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old")
-    parser.add_argument("new")
+    two_builds.add_builds(parser)
     parser.add_argument("--recompute", nargs="*", default=["full", "none"])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--train", type=int, default=0, metavar="STEPS")
     parser.add_argument("--largest", type=float, default=400, metavar="MILLIONS")
     parser.add_argument("--only", default="", help="run files with this in their names")
+    parser.add_argument("--equal", action="store_true", help="another plan is a failure, whether it is better or worse")
     arguments = parser.parse_args()
     comparison = Comparison([str(pathlib.Path(build).resolve()) for build in (arguments.old, arguments.new)], arguments)
     for run_file in sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("bench/runs/*.yaml")]):
@@ -176,7 +184,8 @@ def main():
                         budget = all_of_it["device peak"] // part
                         comparison.compare(f"{label} 1/{part}", run_file, ranks, base + [f"memory.device={budget}"])
     comparison.print_sums()
-    sys.exit(1 if comparison.other_bits or (comparison.worse and "auto" not in arguments.recompute) else 0)
+    failed = comparison.other_bits or (arguments.equal and comparison.differ)
+    sys.exit(1 if failed or (comparison.worse and "auto" not in arguments.recompute) else 0)
 
 
 if __name__ == "__main__":
