@@ -25,7 +25,9 @@ def split_plan(text):
 def run_plan(strata, run_file, settings=(), folder=None):
     """The process of `strata plan` after it ended; split_plan() reads what it printed."""
     words = [strata, "plan", str(run_file), "--json", "-", "--program", *words_of(settings)]
-    return subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
+    process = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
+    process.stderr = process.stderr.replace(str(strata), "strata")  # a refusal names the program as it was called
+    return process
 
 
 def differences(old, new, path=""):

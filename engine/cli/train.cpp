@@ -110,20 +110,12 @@ int train(const TrainCommand& command, Job& job) {
     return 0;
   }
   bind_to_share(job.local_rank(), job.local_size());
-  std::vector<PreparedModel> models(1);
-  PreparedMachine machine;
-  on_every_rank(job.world(), [&] {
-    if (job.is_first()) check_json_path("--json", command.json);
-    if (job.is_first() && !command.profile.empty()) check_profile_folder(command.profile);
-    models.front() = prepare_model(agreed, job.run_rank(), notes_on_terminal());
-    read_companions(models, job.run_rank());
-    machine = prepare_machine(models, job.run_rank());
-  });
-  PreparedModel& setup = models.front();
-  RunConfig& config = setup.config;
+  check_reports(command, job);
+  const auto [models, machine, planning] =
+      prepare_run({agreed}, command.fresh, job.run_rank(), notes_on_terminal());
+  const PreparedModel& setup = models.front();
+  const RunConfig& config = setup.config;
   Opening opening(command.verbose);
-  const MachineRates planning = agree_on_hosts(config, job.world());
-  require_one_run(setup, command.fresh, job.world());
   if (job.is_first()) {
     // A rank of several that share layers has a part of the model.
     opening.say(brief_model_text(config.parallel.tensor > 1 ? model_of_run(load_architecture(config), config)

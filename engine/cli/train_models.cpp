@@ -131,22 +131,14 @@ class ModelsTraining {
   const std::string& name_of_model(std::size_t trained) const { return run_.models[trained_[trained]].name; }
 
   void prepare() {
-    on_every_rank(job_.world(), [&] {
-      if (job_.is_first()) check_json_path("--json", command_.json);
-      if (job_.is_first() && !command_.profile.empty()) check_profile_folder(command_.profile);
-      // Also what is not trained any more must be what it was said to be.
-      for (NamedRun& model : run_.models) {
-        models_.push_back(prepare_model(model.config, job_.run_rank(), notes_on_terminal()));
-        model.config.train.steps = models_.back().config.train.steps;
-        require_rungs_before_end(run_.select, model);
-      }
-      read_companions(models_, job_.run_rank());
-      machine_ = prepare_machine(models_, job_.run_rank());
-    });
-    planning_ = agree_on_hosts(models_.front().config, job_.world());
-    for (PreparedModel& model : models_) {
-      model.config.memory = models_.front().config.memory;
-      require_one_run(model, command_.fresh, job_.world());
+    check_reports(command_, job_);
+    // A model that is not trained any more must be the one that was.
+    std::vector<RunConfig> agreed;
+    for (const NamedRun& model : run_.models) agreed.push_back(model.config);
+    prepared_ = prepare_run(agreed, command_.fresh, job_.run_rank(), notes_on_terminal());
+    for (std::size_t m = 0; m < run_.models.size(); ++m) {
+      run_.models[m].config.train.steps = prepared_.models[m].config.train.steps;
+      require_rungs_before_end(run_.select, run_.models[m]);
     }
   }
 
@@ -164,11 +156,11 @@ class ModelsTraining {
     std::vector<JointModel> models;
     std::vector<std::int64_t> steps;
     for (const std::size_t m : trained_) {
-      models.push_back({run_.models[m].name, &models_[m].config, &models_[m].model});
-      steps.push_back(models_[m].config.train.steps);
+      models.push_back({run_.models[m].name, &prepared_.models[m].config, &prepared_.models[m].model});
+      steps.push_back(prepared_.models[m].config.train.steps);
     }
     on_every_rank(job_.world(), [&] {
-      planner_.emplace(std::move(models), planning_);
+      planner_.emplace(std::move(models), prepared_.rates);
       plans_.push_back(or_explain(command_, [&] { return planner_->plan(steps); }));
     });
     require_one_plan(plans_.back(), job_.world());
@@ -196,7 +188,7 @@ class ModelsTraining {
     const bool is_unfinished = result.has_failed || (result.ended.empty() && result.interrupted);
     if (!is_unfinished) {
       record_.models[name_of_model(trained)] =
-          recorded(result, models_[trained_[trained]].config.train.steps);
+          recorded(result, prepared_.models[trained_[trained]].config.train.steps);
       store_record();
     }
     if (!result.ended.empty() && table_) table_->end(trained, result.ended);
@@ -284,7 +276,7 @@ class ModelsTraining {
   std::vector<ModelLabel> labels() const {
     std::vector<ModelLabel> labels;
     for (const std::size_t m : trained_) {
-      const RunConfig& config = models_[m].config;
+      const RunConfig& config = prepared_.models[m].config;
       labels.push_back(
           {run_.models[m].name, config.train.steps, config.train.batch * config.data.sequence_length});
     }
@@ -296,22 +288,22 @@ class ModelsTraining {
     const JointPlan& first_plan = of_this_rank(plans_.front());
     std::vector<ProductsOf> products;
     for (const std::size_t m : trained_)
-      products.push_back(
-          {models_[m].model, models_[m].config.precision(), microbatch_of_rank(models_[m].config)});
-    rates_ = measure_machine(*machine_.device, *first().train.precision, link_limit(first()),
+      products.push_back({prepared_.models[m].model, prepared_.models[m].config.precision(),
+                          microbatch_of_rank(prepared_.models[m].config)});
+    rates_ = measure_machine(*prepared_.machine.device, *first().train.precision, link_limit(first()),
                              host_threads(first()), products, job_.world());
     std::vector<Trainer::ModelSetup> models;
     std::vector<std::shared_ptr<const Companions>> companions;
     for (const std::size_t m : trained_) {
-      companions.push_back(models_[m].companions);
-      models.push_back({models_[m].config, models_[m].model, data_of(models_[m])});
+      companions.push_back(prepared_.models[m].companions);
+      models.push_back({prepared_.models[m].config, prepared_.models[m].model, data_of(prepared_.models[m])});
     }
-    const RunConfig& config = models_.front().config;
+    const RunConfig& config = prepared_.models.front().config;
     std::vector<RoundListener*> recording;
     if (!command_.profile.empty()) recording.push_back(&recorded_);
     const std::unique_ptr<StepTrace> trace = open_trace(config, job_, names_of_trained());
     if (trace) recording.push_back(&*trace);
-    Trainer trainer(config, std::move(models), programs_of(first_plan), *machine_.device,
+    Trainer trainer(config, std::move(models), programs_of(first_plan), *prepared_.machine.device,
                     {.fresh = command_.fresh,
                      .run_file = command_.run_file,
                      .watchdog_seconds = static_cast<double>(config.train.watchdog),
@@ -358,9 +350,9 @@ class ModelsTraining {
   void listen(std::size_t trained, Listeners& listeners, std::list<MetricsLog>& logs,
               const std::optional<MetricsLog>& log_of_run, std::list<TensorBoardLog>& curves) {
     listeners.add(table_->of(trained));
-    const RunConfig::ReportSection& own = models_[trained_[trained]].config.report;
+    const RunConfig::ReportSection& own = prepared_.models[trained_[trained]].config.report;
     const auto add_log = [&](MetricsLog log) {
-      log.say_first("data", data_json(models_[trained_[trained]].facts));
+      log.say_first("data", data_json(prepared_.models[trained_[trained]].facts));
       listeners.add(logs.emplace_back(std::move(log)));
     };
     if (!own.metrics.empty()) add_log(MetricsLog(own.metrics));
@@ -376,21 +368,21 @@ class ModelsTraining {
     const JointPlan& plan = of_this_rank(plans_.front());
     std::vector<std::string> names;
     for (const NamedRun& model : run_.models) names.push_back(model.name);
-    say_what_was_read(models_, names, opening_);
-    say_where_memory_goes(models_.front().config, machine_.host, opening_);
+    say_what_was_read(prepared_.models, names, opening_);
+    say_where_memory_goes(prepared_.models.front().config, prepared_.machine.host, opening_);
     opening_.say(brief_joint_plan_text(plan));
-    RunConfig::CheckpointSection saves = models_.front().config.checkpoint;
+    RunConfig::CheckpointSection saves = prepared_.models.front().config.checkpoint;
     saves.path = run_.checkpoint_path;
     if (command_.profiled_steps == 0) opening_.say(saves_text(saves));
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       const AgreedPrecision& precision = precisions_[m];
       if (!precision.line.empty())
         opening_.add(run_.models[m].name + ": " + precision.line, !precision.is_chosen);
-      for (const std::string& warning : models_[m].warnings)
+      for (const std::string& warning : prepared_.models[m].warnings)
         std::cerr << "warning: " << run_.models[m].name << ": " << warning << '\n';
     }
     opening_.detail(joint_plan_text(plan, labels(), &rates_));
-    opening_.detail("scratch  " + scratch_text(machine_.scratch));
+    opening_.detail("scratch  " + scratch_text(prepared_.machine.scratch));
     say_machine(trainer, opening_);
     std::string memory;
     for (const Tier tier : kTiers) {
@@ -416,7 +408,7 @@ class ModelsTraining {
       const NamedRun& model = run_.models[m];
       const bool was_trained = next < trained_.size() && trained_[next] == m;
       ModelOutcome& outcome = outcomes.emplace_back(
-          ModelOutcome{model.name, model.overrides, &models_[m].config, nullptr, {}, {}});
+          ModelOutcome{model.name, model.overrides, &prepared_.models[m].config, nullptr, {}, {}});
       if (was_trained) {
         outcome.plan = &*of_this_rank(plans_.front()).models[next];
         outcome.result = std::move(results[next++]);
@@ -440,7 +432,8 @@ class ModelsTraining {
     (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
     nlohmann::json json = models_json(report);
     json["opening"] = opening_.lines();
-    for (std::size_t m = 0; m < models_.size(); ++m) json["models"][m]["data"] = data_json(models_[m].facts);
+    for (std::size_t m = 0; m < prepared_.models.size(); ++m)
+      json["models"][m]["data"] = data_json(prepared_.models[m].facts);
     write_json(command_.json, json);
     if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
     if (command_.profiled_steps == 0) say_where_models_are();
@@ -472,7 +465,7 @@ class ModelsTraining {
   void say_how_to_use_the_best(const ModelsReport& report) const {
     const std::vector<std::size_t> ranking = report.ranking();
     if (ranking.empty()) return;
-    const PreparedModel& best = models_[ranking.front()];
+    const PreparedModel& best = prepared_.models[ranking.front()];
     const std::string& own = best.config.checkpoint.path;
     if (own.empty()) return;
     std::cerr << fmt::format(
@@ -490,9 +483,8 @@ class ModelsTraining {
   RunRecord record_;
   std::vector<std::string> failed_;   ///< since the last rung: models that could not be saved
   std::vector<std::size_t> trained_;  ///< numbers of the models that are trained in this process
-  std::vector<PreparedModel> models_;
-  PreparedMachine machine_;
-  MachineRates planning_, rates_;
+  PreparedRun prepared_;
+  MachineRates rates_;
   std::optional<ProductRate> product_rate_;  ///< as models' curves count by it
   std::optional<JointPlanner> planner_;
   EarlyStep recorded_;                        ///< of the first plan, if a profile is asked for

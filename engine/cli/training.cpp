@@ -123,6 +123,13 @@ void say_machine(const Trainer& trainer, Opening& opening) {
     opening.detail("products " + products);
 }
 
+void check_reports(const TrainCommand& command, Job& job) {
+  on_first_rank(job.world(), [&] {
+    check_json_path("--json", command.json);
+    if (!command.profile.empty()) check_profile_folder(command.profile);
+  });
+}
+
 void say_nothing_to_profile(const TrainCommand& command) {
   std::cerr << fmt::format(
       "strata: --profile: no step was trained, so {} stays as it is; raise train.steps, or add --fresh\n",

@@ -13,7 +13,7 @@
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/profile/step_trace.h"
-#include "engine/run/prepared_model.h"
+#include "engine/run/prepared_run.h"
 
 namespace strata {
 
@@ -51,6 +51,9 @@ void say_where_memory_goes(const RunConfig& config, const HostShare& host, Openi
 
 /// Says what the run has measured of its drives, and which kernels it has chosen for products.
 void say_machine(const Trainer& trainer, Opening& opening);
+
+/// Throws ConfigError on every rank if reports could not be written, before a long run finds out at its end.
+void check_reports(const TrainCommand& command, Job& job);
 
 /// Says on standard error that there was no step for --profile to record.
 void say_nothing_to_profile(const TrainCommand& command);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <string_view>
 #include <utility>
 
@@ -17,9 +16,6 @@
 #include "engine/data/byte_tokens.h"
 #include "engine/data/token_cache.h"
 #include "engine/generate/model_source.h"
-#include "engine/plan/lower/strategy.h"
-#include "engine/run/device.h"
-#include "engine/run/host.h"
 #include "engine/run/load_model.h"
 
 namespace strata {
@@ -165,34 +161,6 @@ TrainingData data_of(const PreparedModel& model) {
       return json;
     };
   return data;
-}
-
-void read_companions(std::vector<PreparedModel>& models, const RunRank& rank) {
-  if (!rank.is_first()) return;
-  std::map<std::pair<std::filesystem::path, std::filesystem::path>, std::shared_ptr<const Companions>> read;
-  for (PreparedModel& model : models) {
-    if (model.config.checkpoint.path.empty()) continue;
-    const CompanionSources sources = companion_sources(model.config);
-    std::shared_ptr<const Companions>& known = read[{sources.model, sources.tokenizer}];
-    if (!known) known = std::make_shared<const Companions>(find_companions(sources, model.warnings));
-    model.companions = known;
-  }
-}
-
-PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const RunRank& rank) {
-  PreparedMachine machine;
-  RunConfig& run = models.front().config;
-  machine.device = make_device(run, rank.local_rank);
-  std::vector<JointModel> sharing;
-  sharing.reserve(models.size());
-  for (const PreparedModel& model : models) sharing.push_back({"", &model.config, &model.model});
-  RunShare share = share_of_run(sharing, this_host(run), rank.local_size);
-  machine.scratch = std::move(share.scratch);
-  machine.host = share.host;
-  run.memory.device = device_budget(run, *machine.device, total(machine.scratch));
-  set_unlimited(run.memory, run.device.kind, machine.host);
-  for (PreparedModel& model : models) model.config.memory = run.memory;
-  return machine;
 }
 
 }  // namespace strata

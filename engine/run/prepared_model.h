@@ -9,11 +9,9 @@
 #include "engine/checkpoint/companions.h"
 #include "engine/config/run_config.h"
 #include "engine/data/batch_loader.h"
-#include "engine/device/device.h"
 #include "engine/execute/trainer.h"
 #include "engine/generate/prompts.h"
 #include "engine/model/model.h"
-#include "engine/plan/search/host_budget.h"
 #include "engine/run/run_notes.h"
 #include "engine/run/run_rank.h"
 
@@ -37,19 +35,5 @@ PreparedModel prepare_model(const RunConfig& agreed, const RunRank& rank, const 
 
 /// The data of a model as a trainer takes it. REQUIRES: the model outlives the result.
 TrainingData data_of(const PreparedModel& model);
-
-/// Reads, on the first rank, the files that checkpoints have beside the state. Models of one folder share
-/// them.
-void read_companions(std::vector<PreparedModel>& models, const RunRank& rank);
-
-/// The device that trains the models, and the run's share of the host's memory.
-struct PreparedMachine {
-  std::unique_ptr<Device> device;
-  std::vector<ScratchPart> scratch;  ///< of the model that needs most
-  HostShare host;
-};
-/// Opens the device, and sets the budgets in the config of every model. Throws ConfigError, and DeviceError
-/// if the device cannot be used.
-PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const RunRank& rank);
 
 }  // namespace strata
