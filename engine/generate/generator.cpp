@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -12,7 +13,6 @@
 #include "base/finite.h"
 #include "base/storage_type.h"
 #include "engine/graph/logits_graph.h"
-#include "engine/graph/operators/embedding.h"
 
 namespace strata {
 namespace {
@@ -29,12 +29,6 @@ std::int64_t capacity_for(const std::vector<TokenIds>& prompts, std::int64_t max
   std::int64_t longest = 0;
   for (const TokenIds& prompt : prompts) longest = std::max(longest, std::ssize(prompt));
   return std::min(longest + max_tokens, max_positions);
-}
-
-/// The embedding's table has a row of this model's for each position.
-bool has_learned_positions(const Segment::Step& step) {
-  return dynamic_cast<const EmbeddingRule*>(step.rule.get()) != nullptr &&
-         step.operands[EmbeddingRule::positions].size.columns > 0;
 }
 
 void copy_rows(Kernels& kernels, const Matrix& from, const Matrix& to) {
@@ -221,13 +215,14 @@ void Generator::run_unit_on_whole(std::size_t unit, const std::vector<std::size_
     memory[Region::constants] = at(layout_.tables + tables_.for_length(length).offset);
     run_pass(prompt_pass(model_.units[unit], length), kernels, memory,
              [&](const Segment& segment, const Segment::Step& step) {
-               if (dynamic_cast<const AttentionRule*>(step.rule.get()) == nullptr) return false;
+               const std::vector<int> cached = step.rule->cached_operands();
+               if (cached.empty()) return false;
                segment.run_step(step, kernels, memory, /*loss_factor=*/1);
-               const auto sequence = static_cast<std::int64_t>(number);
-               copy_rows(kernels, operand_in(step.operands[AttentionRule::key], memory),
-                         cache_.keys(unit, sequence, 0, length));
-               copy_rows(kernels, operand_in(step.operands[AttentionRule::value], memory),
-                         cache_.values(unit, sequence, 0, length));
+               const std::vector<Matrix> caches = cache_.of_unit(unit);
+               const std::int64_t first = static_cast<std::int64_t>(number) * cache_.capacity();
+               for (std::size_t i = 0; i < cached.size(); ++i)
+                 copy_rows(kernels, operand_in(step.operands[static_cast<std::size_t>(cached[i])], memory),
+                           caches[i].row_slice(first, length));
                return true;
              });
     memory[Region::input] += hidden_bytes(length);
@@ -278,36 +273,22 @@ void Generator::run_unit_on_newest(std::size_t unit, const UnitMemory& memory) {
            [&](const Segment&, const Segment::Step& step) { return run_step_on_newest(unit, step, memory); });
 }
 
-/// The steps for which a token's position is more than a row of the tables.
+/// Where a token's position is more than a row of the tables, the rule has a way of its own.
 bool Generator::run_step_on_newest(std::size_t unit, const Segment::Step& step, const UnitMemory& memory) {
-  Kernels& kernels = stream_->kernels();
-  const auto operand = [&](int which) {
-    return operand_in(step.operands[static_cast<std::size_t>(which)], memory);
+  std::array<Matrix, kMostOperands> matrices;
+  for (std::size_t i = 0; i < step.operands.size(); ++i) matrices[i] = operand_in(step.operands[i], memory);
+  const std::size_t count = sequences_.size();
+  const auto lengths_in = [&](const std::byte* input) {
+    return std::span(reinterpret_cast<const std::int32_t*>(input + input_.lengths), count);
   };
-  const std::int64_t count = std::ssize(sequences_);
-  const auto* on_device = reinterpret_cast<const std::int32_t*>(at(layout_.input));
-  if (has_learned_positions(step)) {
-    for (std::int64_t i = 0; i < count; ++i)
-      kernels.run(
-          EmbeddingForward{.tokens = {on_device + i, 1},
-                           .table = operand(EmbeddingRule::table),
-                           .positions = operand(EmbeddingRule::positions)
-                                            .row_slice(sequences_[static_cast<std::size_t>(i)].cached - 1, 1),
-                           .sequence = 1,
-                           .out = operand(EmbeddingRule::out).row_slice(i, 1)});
-    return true;
-  }
-  const auto* attention = dynamic_cast<const AttentionRule*>(step.rule.get());
-  if (attention == nullptr) return false;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t newest = sequences_[static_cast<std::size_t>(i)].cached - 1;
-    copy_rows(kernels, operand(AttentionRule::key).row_slice(i, 1), cache_.keys(unit, i, newest, 1));
-    copy_rows(kernels, operand(AttentionRule::value).row_slice(i, 1), cache_.values(unit, i, newest, 1));
-  }
-  const auto* lengths = reinterpret_cast<const std::int32_t*>(at(layout_.input) + input_.lengths);
-  kernels.run(cache_.attention(unit, attention->attention(), {lengths, static_cast<std::size_t>(count)},
-                               operand(AttentionRule::query), operand(AttentionRule::out)));
-  return true;
+  const std::vector<Matrix> cached = cache_.of_unit(unit);
+  return step.rule->decode(
+      stream_->kernels(),
+      Operands({matrices.data(), step.operands.size()}, {.batch = std::ssize(sequences_), .sequence = 1}),
+      {.lengths = lengths_in(at(layout_.input)),
+       .lengths_on_host = lengths_in(host_.data()),
+       .cached = cached,
+       .capacity = cache_.capacity()});
 }
 
 /// The last rows' logits, to the host.

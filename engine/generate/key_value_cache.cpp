@@ -2,17 +2,25 @@
 
 #include <stdexcept>
 
+#include "base/checked.h"
+#include "engine/model/model.h"
+
 namespace strata {
 namespace {
 
-/// Columns of the keys of the only attention that a graph has; 0 if it has none.
-std::int64_t key_columns(const UnitGraph& graph) {
-  std::int64_t columns = 0;
+std::int64_t columns_of(const UnitGraph& graph, const TensorView& view) {
+  if (!view.is_whole()) return view.columns;
+  return graph.tensor(view).columns.in({.batch = 1, .sequence = 1});
+}
+
+/// Columns of what the only node with cached operands keeps, by operand; none if there is no such node.
+std::vector<std::int64_t> cached_columns(const UnitGraph& graph) {
+  std::vector<std::int64_t> columns;
   for (const Node& node : graph.nodes) {
-    if (dynamic_cast<const AttentionRule*>(node.rule.get()) == nullptr) continue;
-    if (columns != 0) throw std::logic_error("a unit with two attentions has one cache");
-    const TensorView& key = node[AttentionRule::key];
-    columns = key.is_whole() ? graph.tensor(key).columns.in({.batch = 1, .sequence = 1}) : key.columns;
+    const std::vector<int> cached = node.rule->cached_operands();
+    if (!cached.empty() && !columns.empty())
+      throw std::logic_error("a unit with two attentions has one cache");
+    for (const int operand : cached) columns.push_back(columns_of(graph, node[operand]));
   }
   return columns;
 }
@@ -23,31 +31,19 @@ KeyValueCache::KeyValueCache(const Model& model, DType precision, std::int64_t s
                              std::int64_t capacity)
     : precision_(precision), sequences_(sequences), capacity_(capacity) {
   for (const Unit& unit : model.units) {
-    columns_.push_back(key_columns(model.graph_of(unit)));
-    offsets_.push_back(bytes_);
-    bytes_ += 2 * align_up(checked_product(sequences * capacity, columns_.back(), size_of(precision)));
+    std::vector<Part>& parts = units_.emplace_back();
+    for (const std::int64_t columns : cached_columns(model.graph_of(unit))) {
+      parts.push_back({.offset = bytes_, .columns = columns});
+      bytes_ += align_up(checked_product(sequences * capacity, columns, size_of(precision)));
+    }
   }
 }
 
-Matrix KeyValueCache::of_unit(std::size_t unit, int which) const {
-  const std::int64_t rows = sequences_ * capacity_, columns = columns_[unit];
-  const Bytes one = align_up(rows * columns * size_of(precision_));
-  return {memory_ + offsets_[unit] + which * one, precision_, rows, columns};
-}
-
-CachedAttention KeyValueCache::attention(std::size_t unit, AttentionShape shape,
-                                         std::span<const std::int32_t> lengths, const Matrix& query,
-                                         const Matrix& out) const {
-  shape.batch = sequences_;
-  shape.sequence = capacity_;
-  shape.heads = query.columns / shape.head_dimension;
-  shape.kv_heads = columns_[unit] / shape.head_dimension;
-  return {.shape = shape,
-          .lengths = lengths,
-          .query = query,
-          .key = of_unit(unit, 0),
-          .value = of_unit(unit, 1),
-          .out = out};
+std::vector<Matrix> KeyValueCache::of_unit(std::size_t unit) const {
+  std::vector<Matrix> matrices;
+  for (const Part& part : units_[unit])
+    matrices.emplace_back(memory_ + part.offset, precision_, sequences_ * capacity_, part.columns);
+  return matrices;
 }
 
 }  // namespace strata

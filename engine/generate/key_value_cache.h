@@ -1,20 +1,24 @@
-// Keys and values of the tokens that a model has seen: per block two matrices, in which each sequence has
-// equally many rows. A plan of places in memory, and views of it. Values.
+// What nodes keep of the tokens that a model has seen: of an attention its keys and values. There is a matrix
+// for each operand that is cached, in which each sequence has equally many rows. A plan of places in memory,
+// and views of it. Values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "engine/device/kernels.h"
-#include "engine/graph/operators/attention.h"
-#include "engine/graph/unit_graph.h"
-#include "engine/model/model.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "engine/device/matrix.h"
 
 namespace strata {
 
+struct Model;
+
 class KeyValueCache {
  public:
-  /// Room for `capacity` tokens of each of `sequences`.
+  /// Room for `capacity` tokens of each of `sequences`. Throws std::logic_error if a unit has two nodes with
+  /// cached operands.
   KeyValueCache(const Model& model, DType precision, std::int64_t sequences, std::int64_t capacity);
 
   Bytes bytes() const { return bytes_; }
@@ -22,24 +26,19 @@ class KeyValueCache {
   /// `memory` has bytes().
   void put_in(std::byte* memory) { memory_ = memory; }
 
-  /// Rows [first, first + rows) of one sequence, of a unit with attention.
-  Matrix keys(std::size_t unit, std::int64_t sequence, std::int64_t first, std::int64_t rows) const {
-    return of_unit(unit, 0).row_slice(sequence * capacity_ + first, rows);
-  }
-  Matrix values(std::size_t unit, std::int64_t sequence, std::int64_t first, std::int64_t rows) const {
-    return of_unit(unit, 1).row_slice(sequence * capacity_ + first, rows);
-  }
-  /// Attention of a query of each sequence to what the unit has of it.
-  CachedAttention attention(std::size_t unit, AttentionShape shape, std::span<const std::int32_t> lengths,
-                            const Matrix& query, const Matrix& out) const;
+  /// What the unit's node keeps, in the order of Operator::cached_operands(): capacity() rows of each
+  /// sequence, one sequence behind another.
+  std::vector<Matrix> of_unit(std::size_t unit) const;
 
  private:
-  Matrix of_unit(std::size_t unit, int which) const;
+  struct Part {
+    Bytes offset = 0;
+    std::int64_t columns = 0;
+  };
 
   DType precision_;
   std::int64_t sequences_, capacity_;
-  std::vector<std::int64_t> columns_;  ///< by unit, of keys; 0: it has no attention
-  std::vector<Bytes> offsets_;         ///< by unit
+  std::vector<std::vector<Part>> units_;
   Bytes bytes_ = 0;
   std::byte* memory_ = nullptr;
 };

@@ -6,12 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
-#include "engine/graph/operators/dropout.h"
-#include "engine/graph/operators/elementwise.h"
-#include "engine/graph/operators/experts.h"
-#include "engine/graph/operators/linear.h"
-#include "engine/graph/operators/magnitude.h"
-#include "engine/graph/operators/norm.h"
+#include "engine/graph/low_rank_update.h"
 #include "engine/graph/row_keys.h"
 #include "engine/graph/split_product.h"
 
@@ -25,11 +20,11 @@ std::string without(std::string_view ending, const std::string& name) {
   return name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : name;
 }
 
-/// The product's rule, if it is one that may have adapters.
-const LinearRule* adaptable(const UnitGraph& graph, const Node& node) {
-  const auto* rule = dynamic_cast<const LinearRule*>(node.rule.get());
-  if (rule == nullptr || graph.tensor(node[LinearRule::weight]).region != Region::parameter) return nullptr;
-  return is_routed_by(graph, node[LinearRule::out]) ? nullptr : rule;
+/// Whether the node is a product that may have adapters.
+bool is_adaptable(const UnitGraph& graph, const Node& node) {
+  const std::optional<ProductForm> product = node.rule->product_form();
+  return product && graph.tensor(node[product->weight]).region == Region::parameter &&
+         !decides(graph, node[product->out].tensor);
 }
 
 /// Whether the tensor is a part of the parameter.
@@ -52,13 +47,13 @@ class Adapting {
 
   UnitBuilder::Built make() {
     for (const Node& node : std::exchange(graph_.nodes, {})) {
-      const auto* rule = dynamic_cast<const LinearRule*>(node.rule.get());
-      if (rule == nullptr) {
+      const std::optional<ProductForm> product = node.rule->product_form();
+      if (!product) {
         graph_.nodes.push_back(node);
       } else if (form_.has_magnitudes) {
-        for (const Node& part : parts_of(node, rule->order())) add_with_magnitude(part, rule->order());
+        for (const Node& part : parts_of(node, *product)) add_with_magnitude(part, *product);
       } else {
-        add_with_adapters(node, rule->order());
+        add_with_adapters(node, *product);
       }
     }
     unit_.elements = align_up(end_, kFlatAlignment);
@@ -66,32 +61,21 @@ class Adapting {
   }
 
  private:
-  /// Where an adapter stands: beside columns of what a product makes.
-  struct Place {
-    std::string layer;
-    TensorView x;
-    Axis inputs, outputs;
-    TensorView out;
-    LowRankForm form;
-    Axis rank() const { return {"adapter_rank", form.rank}; }
-  };
-  struct LowRank {
-    TensorView down, up;
-  };
-
-  void add_with_adapters(const Node& node, WeightOrder order) {
+  void add_with_adapters(const Node& node, const ProductForm& product) {
     graph_.nodes.push_back(node);
-    for (const std::size_t number : adapted_in(node[LinearRule::weight])) {
-      const Place place = place_of(node, order, number);
-      add_update(place, add_low_rank(place));
+    for (const std::size_t number : adapted_in(node[product.weight])) {
+      LowRankUpdate update = update_of(node, product, number);
+      add_low_rank(update);
+      node.rule->add_low_rank(node, update, graph_);
     }
   }
 
   /// A product for each projection that has an adapter; the others stay together.
-  std::vector<Node> parts_of(const Node& node, WeightOrder order) {
-    const CoveredTensors covered = covered_tensors(unit_, graph_.tensor(node[LinearRule::weight]));
+  std::vector<Node> parts_of(const Node& node, const ProductForm& product) {
+    const TensorView& weight = node[product.weight];
+    const CoveredTensors covered = covered_tensors(unit_, graph_.tensor(weight));
     const bool is_one = covered.end - covered.begin == 1;
-    if (is_one || order == WeightOrder::conv1d || adapted_in(node[LinearRule::weight]).empty()) return {node};
+    if (is_one || product.order == WeightOrder::conv1d || adapted_in(weight).empty()) return {node};
     std::vector<Node> parts;
     const auto stay = [&](std::size_t a, std::size_t b) {
       return !low_ranks_[covered.begin + a] && !low_ranks_[covered.begin + b];
@@ -101,48 +85,16 @@ class Adapting {
   }
 
   /// The product and its update make a tensor of their own, which factors multiply.
-  void add_with_magnitude(const Node& node, WeightOrder order) {
-    const std::vector<std::size_t> adapted = adapted_in(node[LinearRule::weight]);
+  void add_with_magnitude(const Node& node, const ProductForm& product) {
+    const std::vector<std::size_t> adapted = adapted_in(node[product.weight]);
     if (adapted.empty()) return graph_.nodes.push_back(node);
-    Place place = place_of(node, order, adapted.front());
-    place.out = {graph_.add({place.layer + ".sum", TensorType::precision,
-                             graph_.tensor(node[LinearRule::out]).rows, place.outputs})};
-    const LowRank adapter = add_low_rank(place);
-    const TensorView magnitude = vector(place.layer + std::string(kMagnitudeEnding), place.outputs,
-                                        order == WeightOrder::linear ? Init::row_norms : Init::column_norms);
-    const TensorView norms = row(place.layer + ".norms", place.outputs);
-    const TensorView factors = row(place.layer + ".factors", place.outputs);
-    const TensorView squares = row(place.layer + ".squares", place.outputs | place.outputs);
-    const std::int64_t outputs = place.outputs.extent().count;
-    const TensorView of_weight{squares.tensor, 0, outputs}, of_update{squares.tensor, outputs, outputs};
-    add_squares(node[LinearRule::weight], order, of_weight);
-    add_dots(place, node[LinearRule::weight], order, adapter, of_update);
-    add(std::make_shared<MagnitudeFactorsRule>(), {of_weight, of_update, magnitude, norms, factors});
-    add(node.rule, {place.x, node[LinearRule::weight], {}, {}, place.out});
-    add_update(place, adapter);
-    add(std::make_shared<ColumnScaleRule>(),
-        {place.out, magnitude, norms, factors, node[LinearRule::bias], node[LinearRule::out]});
-  }
-
-  /// Each row of the weight, as torch's Linear stores it, has its squares added up.
-  void add_squares(const TensorView& weight, WeightOrder order, const TensorView& squares) {
-    if (order == WeightOrder::linear) {
-      add(std::make_shared<RowSquaresRule>(), {weight, squares});
-    } else {
-      add(std::make_shared<ColumnSquaresRule>(), {weight, squares});
-    }
-  }
-
-  void add_dots(const Place& place, const TensorView& weight, WeightOrder order, const LowRank& adapter,
-                const TensorView& dots) {
-    const auto& [down, up] = adapter;
-    const TensorView gram{
-        graph_.add({place.layer + ".gram", TensorType::precision, place.rank(), place.rank()})};
-    const TensorView product{
-        graph_.add({place.layer + ".product", TensorType::precision, place.outputs, place.rank()})};
-    add(std::make_shared<LinearRule>(WeightOrder::linear), {down, down, {}, {}, gram});
-    add(std::make_shared<MagnitudeDotsRule>(order, static_cast<float>(place.form.scale)),
-        {weight, down, up, gram, product, dots});
+    LowRankUpdate update = update_of(node, product, adapted.front());
+    update.out = {graph_.add({update.layer + ".sum", TensorType::precision,
+                              graph_.tensor(node[product.out]).rows, update.outputs})};
+    add_low_rank(update);
+    update.magnitude = vector(update.layer + std::string(kMagnitudeEnding), update.outputs,
+                              product.order == WeightOrder::linear ? Init::row_norms : Init::column_norms);
+    node.rule->add_low_rank(node, update, graph_);
   }
 
   /// Numbers of the tensors with adapters that a weight is made of.
@@ -154,40 +106,37 @@ class Adapting {
   }
 
   /// `number`: of the tensor of the product's weight.
-  Place place_of(const Node& node, WeightOrder order, std::size_t number) const {
+  LowRankUpdate update_of(const Node& node, const ProductForm& product, std::size_t number) {
     const TensorSpec& base = unit_.tensors[number];
-    const Tensor& weight = graph_.tensor(node[LinearRule::weight]);
-    const bool is_linear = order == WeightOrder::linear;
+    const Tensor& weight = graph_.tensor(node[product.weight]);
+    const bool is_linear = product.order == WeightOrder::linear;
     const Axis &inputs = is_linear ? weight.columns : weight.rows,
                &outputs = is_linear ? weight.rows : weight.columns;
     const std::int64_t in_row = inputs.extent().count;
     const std::int64_t first = is_linear ? (base.offset - weight.offset) / in_row : 0;
     const std::int64_t count = base.elements / in_row;
-    TensorView out = node[LinearRule::out];
+    TensorView out = node[product.out];
     if (count != outputs.extent().count) {
       out.first += first;
       out.columns = count;
     }
-    return {layer_of(base.hf_name), node[LinearRule::x], inputs, outputs.slice(first, count), out,
-            *low_ranks_[number]};
+    const LowRankForm& form = *low_ranks_[number];
+    return {.layer = layer_of(base.hf_name),
+            .inputs = inputs,
+            .outputs = outputs.slice(first, count),
+            .rank = {"adapter_rank", form.rank},
+            .out = out,
+            .scale = form.scale,
+            .dropout = form_.dropout,
+            .site = next_site_++};
   }
 
-  LowRank add_low_rank(const Place& place) {
-    const TensorView down =
-        matrix(place.layer + std::string(kDownEnding), place.rank(), place.inputs, Init::kaiming_uniform);
-    unit_.tensors.back().adapter_scale = place.form.scale;
-    return {down, matrix(place.layer + std::string(kUpEnding), place.outputs, place.rank(), Init::zeros)};
-  }
-
-  void add_update(const Place& place, const LowRank& adapter) {
-    TensorView low = low_rank(place, "");
-    add(std::make_shared<LinearRule>(WeightOrder::linear), {dropped(place), adapter.down, {}, {}, low});
-    if (place.form.scale != 1) {
-      const TensorView scaled = low_rank(place, ".scaled");
-      add(std::make_shared<ScaleRule>(static_cast<float>(place.form.scale)), {low, scaled});
-      low = scaled;
-    }
-    add(std::make_shared<LinearUpdateRule>(), {low, adapter.up, place.out});
+  /// Parameters of the update.
+  void add_low_rank(LowRankUpdate& update) {
+    update.down =
+        matrix(update.layer + std::string(kDownEnding), update.rank, update.inputs, Init::kaiming_uniform);
+    unit_.tensors.back().adapter_scale = update.scale;
+    update.up = matrix(update.layer + std::string(kUpEnding), update.outputs, update.rank, Init::zeros);
   }
 
   TensorView matrix(std::string name, const Axis& rows, const Axis& columns, Init init) {
@@ -213,28 +162,6 @@ class Adapting {
         graph_.add({std::move(name), TensorType::precision, rows, columns, Region::parameter, spec.offset})};
     unit_.tensors.push_back(std::move(spec));
     return view;
-  }
-
-  /// What A reads of the layer's input.
-  TensorView dropped(const Place& place) {
-    if (form_.dropout == 0) return place.x;
-    const TensorView out{graph_.add(
-        {place.layer + ".dropped", TensorType::precision, graph_.tensor(place.x).rows, place.inputs})};
-    add(std::make_shared<DropoutRule>(form_.dropout, next_site_++), {place.x, {}, out});
-    return out;
-  }
-
-  /// A matrix with a row for each of x's and a column for each of the rank.
-  TensorView low_rank(const Place& place, const std::string& ending) {
-    return {graph_.add(
-        {place.layer + ending + ".lora", TensorType::precision, graph_.tensor(place.x).rows, place.rank()})};
-  }
-  TensorView row(std::string name, const Axis& columns) {
-    return {graph_.add({std::move(name), TensorType::fp32, {}, columns})};
-  }
-
-  void add(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands) {
-    graph_.nodes.push_back({std::move(rule), std::move(operands)});
   }
 
   Unit unit_;
@@ -271,11 +198,12 @@ std::vector<AdaptedLayer> adapted_layers(const Unit& unit, const UnitGraph& grap
     const std::string layer = adapted_layer(down.hf_name);
     const TensorSpec* weight = find(layer + std::string(kWeightEnding));
     const auto node = std::ranges::find_if(graph.nodes, [&](const Node& each) {
-      if (dynamic_cast<const LinearRule*>(each.rule.get()) == nullptr) return false;
-      const Tensor& parameter = graph.tensor(each[LinearRule::weight]);
+      const std::optional<ProductForm> product = each.rule->product_form();
+      if (!product) return false;
+      const Tensor& parameter = graph.tensor(each[product->weight]);
       return parameter.region == Region::frozen && covers(parameter, *weight);
     });
-    const WeightOrder order = dynamic_cast<const LinearRule&>(*node->rule).order();
+    const WeightOrder order = node->rule->product_form()->order;
     layers.push_back({weight, &down, find(layer + std::string(kUpEnding)),
                       find(layer + std::string(kMagnitudeEnding)), order});
   }
@@ -285,8 +213,8 @@ std::vector<AdaptedLayer> adapted_layers(const Unit& unit, const UnitGraph& grap
 std::vector<bool> find_linear_weights(const UnitBuilder::Built& built) {
   std::vector<bool> found(built.unit.tensors.size());
   for (const Node& node : built.graph.nodes) {
-    if (adaptable(built.graph, node) == nullptr) continue;
-    const Tensor& weight = built.graph.tensor(node[LinearRule::weight]);
+    if (!is_adaptable(built.graph, node)) continue;
+    const Tensor& weight = built.graph.tensor(node[node.rule->product_form()->weight]);
     for (std::size_t i = 0; i < found.size(); ++i)
       if (covers(weight, built.unit.tensors[i])) found[i] = true;
   }

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "engine/graph/operators/linear.h"
 #include "engine/graph/split_product.h"
 
 namespace strata {
@@ -64,11 +64,11 @@ class Freezing {
 
   /// A product for each run of projections that are frozen alike.
   void split(const Node& node, std::vector<Node>& nodes) {
-    const auto* rule = dynamic_cast<const LinearRule*>(node.rule.get());
-    if (rule == nullptr || rule->order() != WeightOrder::linear) refuse(node);
-    const std::size_t weights = covered_by(node[LinearRule::weight]).begin;
-    const bool has_bias = static_cast<bool>(node[LinearRule::bias]);
-    const std::size_t biases = has_bias ? covered_by(node[LinearRule::bias]).begin : 0;
+    const std::optional<ProductForm> product = node.rule->product_form();
+    if (!product || product->order != WeightOrder::linear) refuse(node);
+    const std::size_t weights = covered_by(node[product->weight]).begin;
+    const bool has_bias = static_cast<bool>(node[product->bias]);
+    const std::size_t biases = has_bias ? covered_by(node[product->bias]).begin : 0;
     const auto is_like = [&](std::size_t a, std::size_t b) {
       return frozen_[weights + a] == frozen_[weights + b] &&
              (!has_bias || frozen_[biases + a] == frozen_[biases + b]);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/graph/derive.h"
-#include "engine/graph/operators/exchange.h"
 
 namespace strata {
 

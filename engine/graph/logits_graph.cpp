@@ -4,20 +4,17 @@
 #include <memory>
 #include <stdexcept>
 
-#include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/operators/take_rows.h"
 
 namespace strata {
 
 LogitsGraph without_loss(UnitGraph head) {
-  const auto loss = std::ranges::find_if(head.nodes, [](const Node& node) {
-    return dynamic_cast<const CrossEntropyRule*>(node.rule.get()) != nullptr;
-  });
+  const auto loss =
+      std::ranges::find_if(head.nodes, [](const Node& node) { return node.rule->loss_form().has_value(); });
   if (loss == head.nodes.end()) throw std::logic_error("a head without a loss of logits");
-  LogitsGraph made{.graph = {},
-                   .logits = (*loss)[CrossEntropyRule::logits].tensor,
-                   .soft_cap = dynamic_cast<const CrossEntropyRule&>(*loss->rule).soft_cap()};
-  const TensorId losses = (*loss)[CrossEntropyRule::losses].tensor;
+  const LossForm form = *loss->rule->loss_form();
+  LogitsGraph made{.graph = {}, .logits = (*loss)[form.logits].tensor, .soft_cap = form.soft_cap};
+  const TensorId losses = (*loss)[form.losses].tensor;
   head.nodes.erase(loss, head.nodes.end());
   for (Tensor& tensor : head.tensors) tensor.in_chunks = false;
   head.tensors[static_cast<std::size_t>(losses)].region = Region::workspace;

@@ -1,9 +1,11 @@
 // What the engine must know of an operator, in one place: how it touches its operands, what it costs, which
-// of them may be one place, its derivative, and the kernels that it calls. Rules are values without state,
-// shared by all units; usable from any thread.
+// of them may be one place, its derivative, and the kernels that it calls. Passes over graphs know operators
+// by these questions only, never by their names: what stands in a rule's place, the rule makes by itself.
+// Rules are values without state, shared by all units; usable from any thread.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -11,12 +13,17 @@
 #include <vector>
 
 #include "engine/device/kernels.h"
+#include "engine/graph/operator_forms.h"
 #include "engine/graph/tensor.h"
 
 namespace strata {
 
 class Derivation;
 class Operator;
+class SequenceSharing;
+struct ColumnSharing;
+struct LowRankUpdate;
+struct UnitGraph;
 
 /// That an operator has.
 constexpr std::size_t kMostOperands = 12;
@@ -87,6 +94,8 @@ class Operator {
  public:
   virtual ~Operator() = default;
 
+  // The loop that it is.
+
   virtual std::string_view name() const = 0;
   /// One for each operand.
   virtual std::vector<Touch> touches() const = 0;
@@ -99,8 +108,10 @@ class Operator {
     return nullptr;
   }
   virtual void run(Kernels& kernels, const Operands& operands) const = 0;
-
   virtual double flops(const Operands&) const { return 0; }
+
+  // Its memory, and passes in which it runs again.
+
   virtual std::vector<InPlace> in_place() const { return {}; }
   /// It can write this operand, which it updates, as if zeros were there, and without reading it.
   virtual bool can_overwrite(int /*operand*/) const { return false; }
@@ -115,11 +126,54 @@ class Operator {
   /// Whether again() makes the bits that `node` has made. If not, backward passes read what it makes wherever
   /// they read that tensor.
   virtual bool again_has_its_bits() const { return true; }
+
+  // Its derivative.
+
   /// The operand in whose gradient's place the gradient of what is written may lie: `written` has the same
   /// columns.
   virtual std::vector<InPlace> shares_gradient() const { return {}; }
   /// Appends the nodes that make gradients of what it reads from those of what it writes.
   virtual void differentiate(const Node& node, Derivation& derivation) const = 0;
+
+  // What it says of itself (operator_forms.h).
+
+  virtual std::optional<ProductForm> product_form() const { return {}; }
+  virtual WeightForm weight_form() const { return {}; }
+  virtual FusionForm fusion_form() const { return {}; }
+  virtual std::optional<LossForm> loss_form() const { return {}; }
+  virtual std::optional<ExchangeForm> exchange_form() const { return {}; }
+  virtual TokenOperands token_operands(const Node& /*node*/) const { return {}; }
+  /// It chooses by the values of this operand, such as experts for a token. What makes them is neither
+  /// rounded nor adapted.
+  virtual bool decides_by(int /*operand*/) const { return false; }
+
+  // What it makes of itself in the hands of a pass. It says no by making nothing.
+
+  /// The rule that rounds what it multiplies. A rule with a product_form() has one.
+  virtual std::shared_ptr<const Operator> rounded(Rounding) const { return nullptr; }
+  /// Appends an adapter's nodes behind its own (low_rank_update.h). REQUIRES: it has a product_form().
+  virtual void add_low_rank(const Node& /*node*/, const LowRankUpdate&, UnitGraph&) const {
+    throw std::logic_error(std::string(name()) + " has no adapters");
+  }
+  /// `node` and its neighbour `next` as one node, which makes what both make that somebody reads.
+  virtual std::optional<Node> fuse_next(const UnitGraph&, const Node& /*node*/, const Node& /*next*/) const {
+    return {};
+  }
+  /// `node`, of a backward pass, with what `remade` makes again, if its kernel has that on its way.
+  virtual std::optional<Node> with_remade(const Node& /*node*/, const Node& /*remade*/) const { return {}; }
+  /// Appends what stands in the node's place if ranks share its columns (share_columns.h). False: the node
+  /// stays.
+  virtual bool share_columns(const Node& /*node*/, const ColumnSharing&, UnitGraph&) const { return false; }
+  /// Appends what stands in the node's place if ranks share sequences (share_sequences.h). False: the node
+  /// stays.
+  virtual bool share_sequences(const Node& /*node*/, SequenceSharing&) const { return false; }
+
+  // Generation, which goes through a sequence whole once, and then by one token after another.
+
+  /// Operands whose rows later tokens of a sequence read: a cache keeps them.
+  virtual std::vector<int> cached_operands() const { return {}; }
+  /// Runs for the newest tokens, whose rows it adds to the cache. False: run() is right for them.
+  virtual bool decode(Kernels&, const Operands&, const DecodeStep&) const { return false; }
 };
 
 /// A rule that stands in backward passes only.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/graph/operators/linear.h"
-
 namespace strata {
 namespace {
 
@@ -43,10 +41,10 @@ CoveredTensors covered_tensors(const Unit& unit, const Tensor& parameter) {
 
 void split_product(const Unit& unit, UnitGraph& graph, const Node& product,
                    const std::function<bool(std::size_t a, std::size_t b)>& stay, std::vector<Node>& nodes) {
-  const CoveredTensors weights = covered_tensors(unit, graph.tensor(product[LinearRule::weight]));
-  const bool has_bias = static_cast<bool>(product[LinearRule::bias]);
-  const std::size_t biases =
-      has_bias ? covered_tensors(unit, graph.tensor(product[LinearRule::bias])).begin : 0;
+  const ProductForm form = product.rule->product_form().value();
+  const CoveredTensors weights = covered_tensors(unit, graph.tensor(product[form.weight]));
+  const bool has_bias = static_cast<bool>(product[form.bias]);
+  const std::size_t biases = has_bias ? covered_tensors(unit, graph.tensor(product[form.bias])).begin : 0;
   const std::size_t projections = weights.end - weights.begin;
   std::int64_t column = 0;
   for (std::size_t first = 0, last = 0; first < projections; first = last) {
@@ -54,13 +52,12 @@ void split_product(const Unit& unit, UnitGraph& graph, const Node& product,
       ++last;
     } while (last < projections && stay(first, last));
     Node part = product;
-    const TensorView weight = part[LinearRule::weight] =
-        rows_of(unit, graph, product[LinearRule::weight], weights.begin + first, weights.begin + last);
+    const TensorView weight = part[form.weight] =
+        rows_of(unit, graph, product[form.weight], weights.begin + first, weights.begin + last);
     const std::int64_t outputs = graph.tensor(weight).rows.extent().count;
-    if (has_bias)
-      part[LinearRule::bias] = columns_of(unit, graph, product[LinearRule::bias], biases + first, outputs);
-    part[LinearRule::out].first += column;
-    part[LinearRule::out].columns = outputs;
+    if (has_bias) part[form.bias] = columns_of(unit, graph, product[form.bias], biases + first, outputs);
+    part[form.out].first += column;
+    part[form.out].columns = outputs;
     column += outputs;
     nodes.push_back(std::move(part));
   }

@@ -10,7 +10,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/graph/share_norms.h"
+#include "engine/graph/operators/exchange.h"
+#include "engine/graph/share_columns.h"
 
 namespace strata {
 namespace {
@@ -435,9 +436,9 @@ std::vector<Stretch> stretches_of(const Axis& axis, const AxisSplit& split) {
   return StretchFinder(axis, split).find();
 }
 
-DerivedGraph derive_shared(const UnitGraph& graph, std::span<const AxisName> axes) {
-  const bool splits_tokens = std::ranges::find(axes, kTokens) != axes.end();
-  return derive(share_norms(graph, axes), splits_tokens ? Fusing::norms : Fusing::all);
+DerivedGraph derive_shared(const UnitGraph& graph, const AxisSplit& split) {
+  const bool splits_tokens = std::ranges::find(split.axes, kTokens) != split.axes.end();
+  return derive(share_columns(graph, {split.axes, split.ranks}), splits_tokens ? Fusing::norms : Fusing::all);
 }
 
 SplitUnit split_unit(const Unit& unit, const DerivedGraph& whole, const AxisSplit& split) {

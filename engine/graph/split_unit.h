@@ -3,7 +3,6 @@
 // any thread.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "engine/graph/derive.h"
@@ -27,7 +26,8 @@ struct AxisSplit {
 std::vector<Stretch> stretches_of(const Axis& axis, const AxisSplit& split);
 
 /// The passes of a whole unit whose axes are going to be split: written so that ranks exchange little.
-DerivedGraph derive_shared(const UnitGraph& graph, std::span<const AxisName> axes);
+/// `split`: of any rank.
+DerivedGraph derive_shared(const UnitGraph& graph, const AxisSplit& split);
 
 struct SplitUnit {
   DerivedGraph graph;

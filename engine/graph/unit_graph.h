@@ -38,4 +38,24 @@ void for_each_operand(const Node& node, const Visit& visit) {
     if (node.operands[i]) visit(node.operands[i], touches[i]);
 }
 
+/// Operands in which nodes read the tensor.
+inline std::ptrdiff_t readers(const UnitGraph& graph, TensorId tensor) {
+  std::ptrdiff_t count = 0;
+  for (const Node& node : graph.nodes) {
+    for_each_operand(node, [&](const TensorView& view, Touch touch) {
+      if (touch != Touch::writes && view.tensor == tensor) ++count;
+    });
+  }
+  return count;
+}
+
+/// Whether a node chooses by the tensor's values (Operator::decides_by()).
+inline bool decides(const UnitGraph& graph, TensorId tensor) {
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      if (node.operands[i].tensor == tensor && node.rule->decides_by(static_cast<int>(i))) return true;
+    return false;
+  });
+}
+
 }  // namespace strata

@@ -52,8 +52,7 @@ class UnitPassMaker {
   /// What ranks exchange has no gaps between its rows.
   bool is_exchanged(const Tensor& tensor) {
     return std::ranges::any_of(nodes_, [&](const Node& node) {
-      return dynamic_cast<const ExchangeRule*>(node.rule.get()) != nullptr &&
-             std::ranges::any_of(node.operands, [&](const TensorView& view) {
+      return node.rule->exchange_form() && std::ranges::any_of(node.operands, [&](const TensorView& view) {
                return view && &this->tensor(view.tensor) == &tensor;
              });
     });
@@ -160,17 +159,17 @@ class UnitPassMaker {
   void add(std::ptrdiff_t i, const std::optional<Chunk>& chunk) {
     Segment::Step step{.rule = node(i).rule};
     for (const TensorView& view : node(i).operands) step.operands.push_back(place_operand(view, chunk));
-    const auto* exchange = dynamic_cast<const ExchangeRule*>(step.rule.get());
-    if (exchange == nullptr) {
+    const std::optional<ExchangeForm> exchange = step.rule->exchange_form();
+    if (!exchange) {
       if (step.rule->begins_segment()) end_segment();
       steps_.push_back(std::move(step));
       return;
     }
     end_segment();
-    pass_.exchanges_.push_back({.kind = exchange->kind(),
-                                .shared = exchange->shared(),
-                                .source = step.operands.front(),
-                                .destination = step.operands.back(),
+    pass_.exchanges_.push_back({.kind = exchange->kind,
+                                .shared = exchange->shared,
+                                .source = step.operands[static_cast<std::size_t>(exchange->source)],
+                                .destination = step.operands[static_cast<std::size_t>(exchange->destination)],
                                 .before = pass_.segments_.size(),
                                 .is_in_loop = chunk.has_value()});
     for (const PlacedOperand& operand :

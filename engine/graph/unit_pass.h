@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/graph/graph_shape.h"
-#include "engine/graph/operators/exchange.h"
 #include "engine/graph/place_tensors.h"
 #include "engine/graph/segment.h"
 

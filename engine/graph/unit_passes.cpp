@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -56,10 +57,10 @@ class PassMaker {
       });
     }
     for (const Node& node : forward_.nodes) {  // what is gathered again is needed in parts
-      const auto* exchange = dynamic_cast<const ExchangeRule*>(node.rule.get());
-      if (exchange == nullptr || exchange->kind() != ExchangeKind::all_gather) continue;
-      const TensorId part = node[ExchangeRule::source].tensor;
-      if (needed_.contains(node[ExchangeRule::destination].tensor) && is_made(part)) needed_.insert(part);
+      const std::optional<ExchangeForm> exchange = node.rule->exchange_form();
+      if (!exchange || exchange->kind != ExchangeKind::all_gather) continue;
+      const TensorId part = node[exchange->source].tensor;
+      if (needed_.contains(node[exchange->destination].tensor) && is_made(part)) needed_.insert(part);
     }
   }
 
@@ -96,7 +97,7 @@ class PassMaker {
   /// What is gathered again cannot be between chunks of rows.
   bool can_be_remade(TensorId id) const {
     return std::ranges::all_of(makers_of(id), [&](const Node& maker) {
-      const bool is_exchange = dynamic_cast<const ExchangeRule*>(maker.rule.get()) != nullptr;
+      const bool is_exchange = maker.rule->exchange_form().has_value();
       return maker.rule->is_cheap() && !(has_chunks_ && is_exchange) &&
              std::ranges::all_of(made_inputs(maker), [&](TensorId input) {
                return needed_.contains(input) || can_be_remade(input);

@@ -5,22 +5,14 @@
 #include <vector>
 
 #include "engine/device/kernel_call.h"
-#include "engine/graph/operators/activation.h"
-#include "engine/graph/operators/linear.h"
 
 namespace strata {
 namespace {
 
-const LinearRule* linear_of(const Operator* rule) {
-  static_assert(int{LinearActivationRule::weight} == int{LinearRule::weight});
-  if (const auto* fused = dynamic_cast<const LinearActivationRule*>(rule)) return &fused->linear();
-  return dynamic_cast<const LinearRule*>(rule);
-}
-
 bool rounds_as_weight(const Node& node, TensorId tensor) {
-  const LinearRule* linear = linear_of(node.rule.get());
-  if (linear == nullptr || linear->rounding() != Rounding::e4m3) return false;
-  const TensorView& weight = node[LinearRule::weight];
+  const WeightForm form = node.rule->weight_form();
+  if (form.operand == kNoOperand || form.rounding != Rounding::e4m3) return false;
+  const TensorView& weight = node[form.operand];
   return has_once(node, tensor) && weight.tensor == tensor && weight.is_whole();
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/graph/operators/cross_entropy.h"
 #include "engine/model/sampling_model.h"
 
 namespace strata {
@@ -67,8 +66,7 @@ Model split_model(const Model& whole, const AxisSplit& split) {
   Model part = copies_keys ? with_copied_keys(whole, split.ranks) : whole;
   part.computes = make_unit_computes();
   std::vector<DerivedGraph> passes;
-  for (const UnitGraph& graph : part.graphs)
-    passes.push_back(derive_shared(split_losses(graph, split.axes, split.ranks), split.axes));
+  for (const UnitGraph& graph : part.graphs) passes.push_back(derive_shared(graph, split));
   for (std::size_t u = 0; u < part.units.size(); ++u) {
     SplitUnit of_rank = split_unit(part.units[u], passes[part.units[u].kind], split);
     part.passes[part.units[u].kind] = std::move(of_rank.graph);

@@ -13,9 +13,8 @@
 #include "engine/graph/fuse.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/logits_graph.h"
-#include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/row_keys.h"
-#include "engine/graph/share_norms.h"
+#include "engine/graph/share_columns.h"
 #include "engine/graph/unit_builder.h"
 #include "engine/graph/within_documents.h"
 #include "tests/graph/split_proof.h"
@@ -91,7 +90,7 @@ UnitGraph shared_norm() {
   UnitBuilder builder("norms", "");
   const TensorView x = builder.linear(builder.input(hidden()), {{"in", intermediate()}});
   builder.output(builder.linear(builder.norm(x, "norm", {}), {{"out", hidden()}}));
-  return share_norms(builder.finish().graph, std::array<AxisName, 1>{"intermediate"});
+  return share_columns(builder.finish().graph, {std::array<AxisName, 1>{"intermediate"}, 2});
 }
 
 UnitBuilder embedding() {
@@ -222,7 +221,7 @@ UnitGraph last_rows_of_head() {
 
 void visit_all_nodes(const Walk::Visit& visit) {
   const UnitGraph whole_loss = head().finish().graph;
-  const UnitGraph split_loss = split_losses(whole_loss, std::array<AxisName, 1>{"vocabulary"}, 6);
+  const UnitGraph split_loss = share_columns(whole_loss, {std::array<AxisName, 1>{"vocabulary"}, 6});
   for (const UnitGraph& graph : {layer().finish().graph, adapted_layer(0), layer_with_magnitudes(),
                                  embedding().finish().graph, whole_loss, split_loss}) {
     Walk(graph, visit).run();

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/device/reference/reference_kernels.h"
+#include "engine/graph/operators/exchange.h"
 #include "engine/graph/unit_builder.h"
 #include "tests/support/guarded_memory.h"
 

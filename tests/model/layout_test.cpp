@@ -11,8 +11,8 @@
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/legality.h"
-#include "engine/graph/operators/cross_entropy.h"
-#include "engine/graph/share_norms.h"
+#include "engine/graph/operators/exchange.h"
+#include "engine/graph/share_columns.h"
 #include "engine/model/sampling_model.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/declared_axes.h"
@@ -165,7 +165,7 @@ TEST(TensorParallel, WithSplitSequencesScattersWhatNormsRead) {
 
 /// For norms over all heads a number per token travels each way.
 TEST(TensorParallel, AddsUpSquaresOfNormsOverAllHeads) {
-  const UnitGraph graph = fuse(share_norms(graph_of(tiny("olmo2"), 1), kTensorParallel));
+  const UnitGraph graph = fuse(share_columns(graph_of(tiny("olmo2"), 1), {kTensorParallel, 2}));
   const Exchanges found = exchanges(graph, kTensorParallel);
   EXPECT_THAT(found.forward,
               ElementsAre("all_reduce self_attn.q_norm.squares before row_deviation",
@@ -204,7 +204,7 @@ TEST(VocabularyParallel, AddsUpWhatIsReadAndStatisticsOfLogits) {
   const Exchanges embedding = exchanges(fuse(graph_of(even, 0)), kVocabulary);
   EXPECT_THAT(embedding.forward, ElementsAre("all_reduce embedded before the end"));
   EXPECT_THAT(embedding.backward, ElementsAre());
-  const Exchanges head = exchanges(fuse(split_losses(graph_of(even, 3), kVocabulary, 2)), kVocabulary);
+  const Exchanges head = exchanges(fuse(share_columns(graph_of(even, 3), {kVocabulary, 2})), kVocabulary);
   EXPECT_THAT(head.forward, ElementsAre("all_reduce softmax_statistics before parts_loss"));
   // It finds statistics as the forward pass has left them.
   EXPECT_THAT(head.backward, ElementsAre("all_reduce model.norm_gradient before norm_gradient"));

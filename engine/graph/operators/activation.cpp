@@ -21,29 +21,30 @@ void ActivationRule::differentiate(const Node& node, Derivation& derivation) con
 }
 
 Node LinearActivationRule::again(const Node& node) const {
-  return {std::make_shared<ActivationRule>(activation_), {node[sum], node[out]}};
+  return {std::make_shared<ActivationRule>(activation_, /*gated=*/false), {node[sum], node[out]}};
 }
 
 void LinearActivationRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(Product{.a = operands[x],
                       .b = operands[weight],
-                      .transpose_b = linear_.order() == WeightOrder::linear,
+                      .transpose_b = order_ == WeightOrder::linear,
                       .out = operands[sum],
                       .bias = operands[bias],
-                      .rounding = linear_.rounding(),
+                      .rounding = rounding_,
                       .activated = operands[out],
-                      .activation = activation_.kind()});
+                      .activation = activation_});
 }
 
 double LinearActivationRule::flops(const Operands& operands) const {
-  return linear_.flops(operands);
+  return LinearRule(order_, rounding_).flops(operands);
 }
 
 void LinearActivationRule::differentiate(const Node& node, Derivation& derivation) const {
-  activation_.differentiate(again(node), derivation);
-  linear_.differentiate(
-      {std::make_shared<LinearRule>(linear_), {node[x], node[weight], node[bias], {}, node[sum]}},
-      derivation);
+  const Node activation = again(node);
+  activation.rule->differentiate(activation, derivation);
+  const Node linear = {std::make_shared<LinearRule>(order_, rounding_),
+                       {node[x], node[weight], node[bias], {}, node[sum]}};
+  linear.rule->differentiate(linear, derivation);
 }
 
 void ActivationGradientRule::run(Kernels& kernels, const Operands& operands) const {
@@ -54,6 +55,15 @@ void ActivationGradientRule::run(Kernels& kernels, const Operands& operands) con
     kernels.run(
         ActivationBackward{kind_, operands[x], operands[out_gradient], operands[x_gradient], operands[out]});
   }
+}
+
+std::optional<Node> ActivationGradientRule::with_remade(const Node& node, const Node& remade) const {
+  const std::optional<ActivationForm> made = remade.rule->fusion_form().activation;
+  if (!made || made->kind != kind_ || made->is_gated != gated_ || node[out] || remade[made->x] != node[x])
+    return {};
+  Node both = node;
+  both[out] = remade[made->out];
+  return both;
 }
 
 }  // namespace strata

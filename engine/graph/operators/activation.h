@@ -20,9 +20,9 @@ class ActivationRule final : public Operator {
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
-
-  Activation kind() const { return kind_; }
-  bool is_gated() const { return gated_; }
+  FusionForm fusion_form() const override {
+    return {.activation = ActivationForm{.kind = kind_, .is_gated = gated_, .x = x, .out = out}};
+  }
 
  private:
   Activation kind_;
@@ -36,17 +36,21 @@ class LinearActivationRule final : public Operator {
  public:
   enum : int { x, weight, bias, sum, out };
 
-  LinearActivationRule(const LinearRule& linear, const ActivationRule& activation)
-      : linear_(linear), activation_(activation) {}
+  /// REQUIRES: can_apply(activation).
+  LinearActivationRule(WeightOrder order, Rounding rounding, Activation activation)
+      : order_(order), rounding_(rounding), activation_(activation) {}
+
+  /// Other activations are not in products' epilogues.
+  static bool can_apply(Activation activation) { return activation == Activation::gelu_tanh; }
 
   std::string_view name() const override {
-    return linear_.rounding() == Rounding::none ? "linear_activation" : "linear_activation_e4m3";
+    return rounding_ == Rounding::none ? "linear_activation" : "linear_activation_e4m3";
   }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
   }
   std::string_view axes() const override {
-    return linear_.order() == WeightOrder::linear ? "t k^, n k, 1 n, t n, t n" : "t k^, k n, 1 n, t n, t n";
+    return order_ == WeightOrder::linear ? "t k^, n k, 1 n, t n, t n" : "t k^, k n, 1 n, t n, t n";
   }
   /// The activation alone.
   Node again(const Node& node) const override;
@@ -55,11 +59,12 @@ class LinearActivationRule final : public Operator {
   double flops(const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
 
-  const LinearRule& linear() const { return linear_; }
+  WeightForm weight_form() const override { return {.operand = weight, .rounding = rounding_}; }
 
  private:
-  LinearRule linear_;
-  ActivationRule activation_;
+  WeightOrder order_;
+  Rounding rounding_;
+  Activation activation_;
 };
 
 /// The gradient, and, if `out` is given, what ActivationRule makes, again.
@@ -81,9 +86,8 @@ class ActivationGradientRule final : public GradientOperator {
   }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
-
-  Activation kind() const { return kind_; }
-  bool is_gated() const { return gated_; }
+  /// With `out`, if that is what `remade` is.
+  std::optional<Node> with_remade(const Node& node, const Node& remade) const override;
 
  private:
   Activation kind_;

@@ -90,6 +90,26 @@ void AttentionRule::differentiate(const Node& node, Derivation& derivation) cons
                   query_gradient, key_gradient, value_gradient, node[places]});
 }
 
+bool AttentionRule::decode(Kernels& kernels, const Operands& operands, const DecodeStep& step) const {
+  const Matrix &keys = step.cached[0], &values = step.cached[1];
+  const std::int64_t sequences = std::ssize(step.lengths);
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    const std::int64_t newest = i * step.capacity + step.lengths_on_host[static_cast<std::size_t>(i)] - 1;
+    kernels.run(Cast{.x = operands[key].row_slice(i, 1), .out = keys.row_slice(newest, 1)});
+    kernels.run(Cast{.x = operands[value].row_slice(i, 1), .out = values.row_slice(newest, 1)});
+  }
+  AttentionShape shape = shape_of(attention_, operands);
+  shape.batch = sequences;
+  shape.sequence = step.capacity;
+  kernels.run(CachedAttention{.shape = shape,
+                              .lengths = step.lengths,
+                              .query = operands[query],
+                              .key = keys,
+                              .value = values,
+                              .out = operands[out]});
+  return true;
+}
+
 void AttentionGradientRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(backward_call<AttentionGradientRule>(shape_of(attention_, operands), operands));
 }

@@ -13,7 +13,6 @@ class AttentionRule final : public Operator {
   /// Batch and sequence follow the microbatch, numbers of heads the operands.
   explicit AttentionRule(const AttentionShape& attention) : attention_(attention) {}
 
-  const AttentionShape& attention() const { return attention_; }
   std::string_view name() const override { return "attention"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes, Touch::reads};
@@ -24,6 +23,11 @@ class AttentionRule final : public Operator {
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  TokenOperands token_operands(const Node&) const override { return {.places = places}; }
+  /// A ring (attention_ring.cpp).
+  bool share_sequences(const Node& node, SequenceSharing& sharing) const override;
+  std::vector<int> cached_operands() const override { return {key, value}; }
+  bool decode(Kernels& kernels, const Operands& operands, const DecodeStep& step) const override;
 
  private:
   AttentionShape attention_;
@@ -46,7 +50,6 @@ class AttentionGradientRule final : public GradientOperator {
 
   explicit AttentionGradientRule(const AttentionShape& attention) : attention_(attention) {}
 
-  const AttentionShape& attention() const { return attention_; }
   std::string_view name() const override { return "attention_gradient"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,  Touch::reads,
@@ -58,13 +61,14 @@ class AttentionGradientRule final : public GradientOperator {
   }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
+  bool share_sequences(const Node& node, SequenceSharing& sharing) const override;
 
  private:
   AttentionShape attention_;
 };
 
 /// Attention of a rank's tokens to those keys that have come to it in a step of a ring, joined to what it has
-/// seen before (share_sequences.h). log_sum_exp: as in AttentionRule; out is fp32 if it is not the last
+/// seen before (attention_ring.cpp). log_sum_exp: as in AttentionRule; out is fp32 if it is not the last
 /// step's. Stands in passes over rings only, as an exchange does.
 class RingAttentionRule final : public Operator {
  public:
@@ -147,6 +151,9 @@ class RopeRule final : public Operator {
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  TokenOperands token_operands(const Node&) const override {
+    return {.places = places, .cosine = cosine, .sine = sine};
+  }
 
  private:
   std::int64_t head_dimension_;

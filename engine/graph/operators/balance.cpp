@@ -1,6 +1,11 @@
 #include "engine/graph/operators/balance.h"
 
+#include <utility>
+
 #include "engine/graph/derivation.h"
+#include "engine/graph/operators/elementwise.h"
+#include "engine/graph/operators/exchange.h"
+#include "engine/graph/share_sequences.h"
 
 namespace strata {
 namespace {
@@ -45,6 +50,18 @@ void BalanceLossRule::run(Kernels& kernels, const Operands& operands) const {
   LoadBalance call = load_balance(options_, operands, operands[tally]);
   call.loss = operands[loss];
   kernels.run(call);
+}
+
+bool BalanceLossRule::share_sequences(const Node& node, SequenceSharing& sharing) const {
+  Tensor made = sharing.tensor(node[tally]);
+  made.name += ".sum";
+  made.region = Region::workspace;
+  const TensorView sum = sharing.add(std::move(made));
+  sharing.add(std::make_shared<CopyRule>(), {node[tally], sum});
+  sharing.add(std::make_shared<ExchangeRule>(ExchangeKind::all_reduce, SharedBy::sequence), {sum});
+  sharing.add(node.rule, {sum, node[loss]});
+  sharing.add_behind_backward(std::make_shared<CopyRule>(), {sum, node[tally]});
+  return true;
 }
 
 }  // namespace strata

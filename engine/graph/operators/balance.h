@@ -61,6 +61,8 @@ class BalanceLossRule final : public Operator {
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node&, Derivation&) const override {}
+  /// The tally of all ranks, which other units' gradients read, too.
+  bool share_sequences(const Node& node, SequenceSharing& sharing) const override;
 
  private:
   BalanceOptions options_;

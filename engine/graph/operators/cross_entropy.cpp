@@ -1,10 +1,8 @@
 #include "engine/graph/operators/cross_entropy.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "engine/graph/derivation.h"
 #include "engine/graph/operators/softmax_parts.h"
+#include "engine/graph/share_columns.h"
 
 namespace strata {
 
@@ -24,30 +22,15 @@ void CrossEntropyRule::differentiate(const Node& node, Derivation& derivation) c
   derivation.pass(node[logits], node[logits]);
 }
 
-UnitGraph split_losses(UnitGraph graph, std::span<const AxisName> axes, std::int64_t parts) {
-  std::vector<Node> nodes;
-  for (Node& node : graph.nodes) {
-    const auto* rule = dynamic_cast<const CrossEntropyRule*>(node.rule.get());
-    const auto is_split = [&](const TensorView& logits) {
-      const Axis& columns = graph.tensor(logits).columns;
-      return std::ranges::any_of(axes, [&](AxisName axis) { return columns.has(axis); });
-    };
-    if (rule == nullptr || !is_split(node[CrossEntropyRule::logits])) {
-      nodes.push_back(std::move(node));
-      continue;
-    }
-    const TensorView& logits = node[CrossEntropyRule::logits];
-    const TensorView statistics{graph.add({"softmax_statistics",
-                                           TensorType::fp32,
-                                           graph.tensor(logits).rows,
-                                           {kUncut, kSoftmaxStatistics * parts}})};
-    nodes.push_back({std::make_shared<SoftmaxPartsRule>(rule->soft_cap()),
-                     {logits, node[CrossEntropyRule::targets], statistics}});
-    nodes.push_back({std::make_shared<PartsLossRule>(),
-                     {node[CrossEntropyRule::penalty], statistics, node[CrossEntropyRule::losses]}});
-  }
-  graph.nodes = std::move(nodes);
-  return graph;
+bool CrossEntropyRule::share_columns(const Node& node, const ColumnSharing& sharing, UnitGraph& graph) const {
+  const Tensor& whole = graph.tensor(node[logits]);
+  if (!sharing.splits(whole.columns)) return false;
+  const TensorView statistics{graph.add(
+      {"softmax_statistics", TensorType::fp32, whole.rows, {kUncut, kSoftmaxStatistics * sharing.ranks}})};
+  graph.nodes.push_back(
+      {std::make_shared<SoftmaxPartsRule>(soft_cap_), {node[logits], node[targets], statistics}});
+  graph.nodes.push_back({std::make_shared<PartsLossRule>(), {node[penalty], statistics, node[losses]}});
+  return true;
 }
 
 void CrossEntropyGradientRule::run(Kernels& kernels, const Operands& operands) const {

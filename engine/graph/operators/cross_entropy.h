@@ -2,7 +2,6 @@
 #pragma once
 
 #include "engine/graph/operator.h"
-#include "engine/graph/unit_graph.h"
 
 namespace strata {
 
@@ -22,16 +21,15 @@ class CrossEntropyRule final : public Operator {
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
-
-  float soft_cap() const { return soft_cap_; }
+  std::optional<LossForm> loss_form() const override {
+    return LossForm{.logits = logits, .losses = losses, .soft_cap = soft_cap_};
+  }
+  /// A loss of as many parts of the logits as there are ranks (softmax_parts.h).
+  bool share_columns(const Node& node, const ColumnSharing& sharing, UnitGraph& graph) const override;
 
  private:
   float soft_cap_;
 };
-
-/// The graph in which each loss of logits that have one of the axes is one of `parts` of them
-/// (softmax_parts.h), so that ranks can have a part each.
-UnitGraph split_losses(UnitGraph graph, std::span<const AxisName> axes, std::int64_t parts);
 
 /// The losses, and the gradient of the step's mean loss in place of the logits.
 class CrossEntropyGradientRule final : public GradientOperator {

@@ -28,6 +28,7 @@ class DropoutRule final : public Operator {
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  TokenOperands token_operands(const Node&) const override { return {.row_keys = keys}; }
 
  private:
   double probability_;

@@ -17,6 +17,17 @@ void AdditionRule::differentiate(const Node& node, Derivation& derivation) const
   derivation.pass(node[b], gradient);
 }
 
+/// The next kernel may write its output over `x`, so that is the newer summand.
+std::optional<Node> AdditionRule::fuse_next(const UnitGraph&, const Node& node, const Node& next) const {
+  const std::optional<AddendForm> form = next.rule->fusion_form().addend;
+  if (!form || next[form->x] != node[out]) return {};
+  Node fused = next;
+  fused[form->x] = node[b];
+  fused[form->addend] = node[a];
+  fused[form->sum] = node[out];
+  return fused;
+}
+
 void ScaleRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(Scale{operands[x], operands[out], factor_});
 }

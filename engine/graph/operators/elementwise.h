@@ -18,6 +18,9 @@ class AdditionRule final : public Operator {
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  FusionForm fusion_form() const override { return {.sum = SumForm{.a = a, .b = b, .out = out}}; }
+  /// As the addend of what reads the sum.
+  std::optional<Node> fuse_next(const UnitGraph& graph, const Node& node, const Node& next) const override;
 };
 
 /// out = factor · x.

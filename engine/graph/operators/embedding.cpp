@@ -65,6 +65,26 @@ void EmbeddingRule::differentiate(const Node& node, Derivation& derivation) cons
                    {node[tokens], out_gradient, gradient, node[places]});
 }
 
+TokenOperands EmbeddingRule::token_operands(const Node& node) const {
+  if (!node[positions]) return {};
+  return {.places = places};
+}
+
+/// Each token has a position of its own.
+bool EmbeddingRule::decode(Kernels& kernels, const Operands& operands, const DecodeStep& step) const {
+  if (!operands[positions]) return false;
+  for (std::int64_t i = 0; i < std::ssize(step.lengths); ++i) {
+    const auto number = static_cast<std::size_t>(i);
+    kernels.run(
+        EmbeddingForward{.tokens = operands.indices(tokens).subspan(number, 1),
+                         .table = operands[table],
+                         .positions = operands[positions].row_slice(step.lengths_on_host[number] - 1, 1),
+                         .sequence = 1,
+                         .out = operands[out].row_slice(i, 1)});
+  }
+  return true;
+}
+
 std::shared_ptr<const Operator> EmbeddingGradientRule::of_part(std::string_view variable,
                                                                const AxisPart& part) const {
   return rule_of_rows<EmbeddingGradientRule>(variable, part, padding_token_);

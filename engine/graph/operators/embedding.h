@@ -24,6 +24,8 @@ class EmbeddingRule final : public Operator {
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override;
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  TokenOperands token_operands(const Node& node) const override;
+  bool decode(Kernels& kernels, const Operands& operands, const DecodeStep& step) const override;
 
  private:
   std::int32_t padding_token_;

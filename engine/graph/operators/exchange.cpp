@@ -19,6 +19,13 @@ std::string_view ExchangeRule::axes() const {
   return kind_ == ExchangeKind::all_reduce ? "t^ c^" : "t^ c^, t^ c^";
 }
 
+std::optional<ExchangeForm> ExchangeRule::exchange_form() const {
+  return ExchangeForm{.kind = kind_,
+                      .shared = shared_,
+                      .source = source,
+                      .destination = kind_ == ExchangeKind::all_reduce ? source : destination};
+}
+
 void ExchangeRule::run(Kernels&, const Operands&) const {
   throw std::logic_error("ranks exchange tensors between two segments");
 }

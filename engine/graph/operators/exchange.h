@@ -6,16 +6,7 @@
 
 namespace strata {
 
-enum class ExchangeKind : std::uint8_t {
-  all_reduce,      ///< partial sum → whole, in place
-  reduce_scatter,  ///< partial sum → split
-  all_gather,      ///< split → whole
-  ring_shift       ///< each rank's goes to the next, and the last one's to the first
-};
 std::string_view name_of(ExchangeKind kind);
-
-/// The ranks among which it is: those that share a layer, or those that share sequences.
-enum class SharedBy : std::uint8_t { layer, sequence };
 
 /// Stands in passes that are laid out over ranks only, so it is neither derived nor split again.
 class ExchangeRule final : public Operator {
@@ -25,8 +16,6 @@ class ExchangeRule final : public Operator {
   explicit ExchangeRule(ExchangeKind kind, SharedBy shared = SharedBy::layer)
       : kind_(kind), shared_(shared) {}
 
-  ExchangeKind kind() const { return kind_; }
-  SharedBy shared() const { return shared_; }
   std::string_view name() const override { return name_of(kind_); }
   std::vector<Touch> touches() const override;
   std::string_view axes() const override;
@@ -34,6 +23,7 @@ class ExchangeRule final : public Operator {
   bool is_cheap() const override { return kind_ == ExchangeKind::all_gather; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  std::optional<ExchangeForm> exchange_form() const override;
 
  private:
   ExchangeKind kind_;

@@ -1,7 +1,5 @@
 #include "engine/graph/operators/experts.h"
 
-#include <algorithm>
-
 #include "engine/graph/derivation.h"
 #include "engine/graph/operators/elementwise.h"
 
@@ -125,13 +123,6 @@ void CombineGradientRule::run(Kernels& kernels, const Operands& operands) const 
                                   .out_gradient = operands[out_gradient],
                                   .x_gradient = operands[x_gradient],
                                   .weights_gradient = operands[weights_gradient]});
-}
-
-bool is_routed_by(const UnitGraph& graph, const TensorView& logits) {
-  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    return dynamic_cast<const RouteRule*>(node.rule.get()) != nullptr &&
-           node[RouteRule::logits].tensor == logits.tensor;
-  });
 }
 
 }  // namespace strata

@@ -2,7 +2,7 @@
 // sum of what a token's experts say. Counts of rows are data; sizes are those of `top_k` rows for each token.
 #pragma once
 
-#include "engine/graph/unit_graph.h"
+#include "engine/graph/operator.h"
 
 namespace strata {
 
@@ -21,6 +21,7 @@ class RouteRule final : public Operator {
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  bool decides_by(int operand) const override { return operand == logits; }
 
  private:
   bool normalise_;
@@ -143,8 +144,5 @@ class CombineGradientRule final : public GradientOperator {
   std::vector<InPlace> in_place() const override { return {{x_gradient, x}}; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };
-
-/// Whether a RouteRule reads them.
-bool is_routed_by(const UnitGraph& graph, const TensorView& logits);
 
 }  // namespace strata

@@ -1,6 +1,9 @@
 #include "engine/graph/operators/linear.h"
 
+#include <utility>
+
 #include "engine/graph/derivation.h"
+#include "engine/graph/operators/activation.h"
 
 namespace strata {
 namespace {
@@ -57,6 +60,25 @@ void LinearRule::differentiate(const Node& node, Derivation& derivation) const {
   give_input_gradient(derivation, node[x], std::make_shared<LinearInputGradientRule>(order_, rounding_),
                       out_gradient, node[weight]);
   derivation.pass(node[addend], out_gradient);
+}
+
+std::optional<Node> LinearRule::fuse_next(const UnitGraph& graph, const Node& node, const Node& next) const {
+  const TensorView& product = node[out];
+  if (node[addend] || readers(graph, product.tensor) != 1) return {};
+  const FusionForm form = next.rule->fusion_form();
+  if (form.sum) {
+    const bool is_first = next[form.sum->a] == product;
+    if (!is_first && next[form.sum->b] != product) return {};
+    Node fused = node;
+    fused[addend] = next[is_first ? form.sum->b : form.sum->a];
+    fused[out] = next[form.sum->out];
+    return fused;
+  }
+  if (!form.activation) return {};
+  const auto [kind, is_gated, activated, activation] = *form.activation;
+  if (is_gated || next[activated] != product || !LinearActivationRule::can_apply(kind)) return {};
+  return Node{std::make_shared<LinearActivationRule>(order_, rounding_, kind),
+              {node[x], node[weight], node[bias], product, next[activation]}};
 }
 
 void LinearUpdateRule::run(Kernels& kernels, const Operands& operands) const {

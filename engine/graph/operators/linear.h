@@ -5,9 +5,6 @@
 
 namespace strata {
 
-/// How HF stores a matrix: torch's Linear as [outputs, inputs], GPT-2's Conv1D as [inputs, outputs].
-enum class WeightOrder : std::uint8_t { linear, conv1d };
-
 /// out = x · W (+ bias) (+ addend).
 class LinearRule final : public Operator {
  public:
@@ -28,13 +25,20 @@ class LinearRule final : public Operator {
   double flops(const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
 
-  WeightOrder order() const { return order_; }
-  /// What all three products do to what they multiply.
-  Rounding rounding() const { return rounding_; }
+  std::optional<ProductForm> product_form() const override {
+    return ProductForm{.x = x, .weight = weight, .bias = bias, .out = out, .order = order_};
+  }
+  WeightForm weight_form() const override { return {.operand = weight, .rounding = rounding_}; }
+  std::shared_ptr<const Operator> rounded(Rounding rounding) const override {
+    return std::make_shared<LinearRule>(order_, rounding);
+  }
+  void add_low_rank(const Node& node, const LowRankUpdate& update, UnitGraph& graph) const override;
+  /// With a sum as its addend, or with an activation in the same kernel.
+  std::optional<Node> fuse_next(const UnitGraph& graph, const Node& node, const Node& next) const override;
 
  private:
   WeightOrder order_;
-  Rounding rounding_;
+  Rounding rounding_;  ///< of what all three products multiply
 };
 
 /// out += x · Wᵀ, W stored as torch's Linear stores it.

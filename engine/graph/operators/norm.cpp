@@ -1,6 +1,10 @@
 #include "engine/graph/operators/norm.h"
 
+#include <utility>
+
 #include "engine/graph/derivation.h"
+#include "engine/graph/legality.h"
+#include "engine/graph/share_columns.h"
 
 namespace strata {
 
@@ -46,6 +50,23 @@ void NormRule::differentiate(const Node& node, Derivation& derivation) const {
   if (!gradient) return;
   derivation.pass(node[x], gradient);
   derivation.pass(node[addend], gradient);
+}
+
+/// RMS norms add up squares, and each rank has the deviation by itself.
+bool NormRule::share_columns(const Node& node, const ColumnSharing& sharing, UnitGraph& graph) const {
+  if (options_.kind != NormKind::rms_norm || node[addend]) return false;
+  const Axis axis = axes_of(graph, node[x])[1];
+  if (!sharing.splits(axis)) return false;
+  const std::int64_t columns = axis.extent().count;
+  Tensor sums = graph.tensor(node[deviation]);
+  sums.name = graph.tensor(node[out]).name + ".squares";
+  const TensorView squares{graph.add(std::move(sums))};
+  graph.nodes.push_back({std::make_shared<RowSquaresRule>(), {node[x], squares}});
+  graph.nodes.push_back(
+      {std::make_shared<RowDeviationRule>(options_.epsilon, columns), {squares, node[deviation]}});
+  graph.nodes.push_back({std::make_shared<SharedNormRule>(options_, columns),
+                         {node[x], node[deviation], node[weight], node[out]}});
+  return true;
 }
 
 void NormGradientRule::run(Kernels& kernels, const Operands& operands) const {
@@ -123,6 +144,11 @@ void SharedNormGradientRule::run(Kernels& kernels, const Operands& operands) con
                            .weight_gradient = operands[weight_gradient],
                            .projections = operands[projections],
                            .whole_columns = columns_});
+}
+
+TokenOperands HeadNormRule::token_operands(const Node& node) const {
+  if (!node[cosine]) return {};
+  return {.places = places, .cosine = cosine, .sine = sine};
 }
 
 void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {

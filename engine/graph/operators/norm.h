@@ -31,8 +31,10 @@ class NormRule final : public Operator {
   Node again(const Node& node) const override;
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
-
-  const NormOptions& options() const { return options_; }
+  FusionForm fusion_form() const override {
+    return {.addend = AddendForm{.x = x, .addend = addend, .sum = sum}};
+  }
+  bool share_columns(const Node& node, const ColumnSharing& sharing, UnitGraph& graph) const override;
 
  private:
   NormOptions options_;
@@ -195,6 +197,7 @@ class HeadNormRule final : public Operator {
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+  TokenOperands token_operands(const Node& node) const override;
 
  private:
   NormOptions options_;
