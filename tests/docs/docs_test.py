@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests the checks of prose and docs, and the test of pages, on planted mistakes: docs_test.py [WORD...]
+"""Tests the checks of prose, docs and operators, and the test of pages, on planted mistakes: docs_test.py [WORD...]
 
 Runs the cases whose names have one of the words; all without words. Prints as GoogleTest does, which test.sh counts."""
 import contextlib
@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(ROOT / "cmake"), str(ROOT / "tests/support")]
 import cases  # noqa: E402  pylint: disable=wrong-import-position
 import check_docs  # noqa: E402  pylint: disable=wrong-import-position
+import check_operators  # noqa: E402  pylint: disable=wrong-import-position
 import check_prose  # noqa: E402  pylint: disable=wrong-import-position
 import invariants  # noqa: E402  pylint: disable=wrong-import-position
 import pages  # noqa: E402  pylint: disable=wrong-import-position
@@ -216,6 +217,43 @@ def test_keys_and_commands_are_those_of_the_program():
         options = {option for line in said(command, "--help").splitlines() if line.startswith("  -")
                    for option in line.split()[0].split(",")}
         assert options == repository.commands[command], (command, options ^ repository.commands[command])
+
+
+RULES = "class SumRule final : public Operator {\n};\nclass SumGradientRule final : public GradientOperator {\n};\n"
+
+
+def operators(**files):
+    """What check_operators.py says of files beside a header with two rules."""
+    with tree(engine__graph__operators__sum_dot_h=RULES, **files) as folder, contextlib.redirect_stdout(io.StringIO()) as output:
+        status = check_operators.Check(folder).run()
+    assert status == bool(output.getvalue()), output.getvalue()
+    return output.getvalue().splitlines()
+
+
+def test_types_of_rules_are_found_out_by_nobody():
+    for code in ("dynamic_cast<const SumRule*>(rule)", "dynamic_cast<const Rule&>(*rule)", "static_cast<const SumRule&>(*rule)",
+                 "std::dynamic_pointer_cast<const SumRule>(rule)", "typeid(*rule) == other", "dynamic_cast<const GradientOperator*>(rule)"):
+        has(operators(tests__a_dot_cpp=f"\nauto x = {code};\n"), "tests/a.cpp:2 finds out a rule's type")
+    has(operators(engine__plan__a_dot_cpp='if (node.rule->name() == "sum") return;'), "engine/plan/a.cpp:1 tells rules by their names")
+    has(operators(engine__plan__a_dot_cpp='if (step.rule->name().starts_with("s")) return;'), "tells rules by their names")
+    has(operators(engine__graph__a_dot_h="enum class RuleKind : char { sum };"), "engine/graph/a.h:1 lists kinds of rules")
+    has(operators(base__a_dot_cpp="auto* x = dynamic_cast<const std::bad_alloc*>(&error);", tests__a_dot_cpp='if (rule->name() == "sum") x();',
+                  engine__a_dot_cpp="// dynamic_cast<SumRule*>\nauto x = a.rule->name() == b.rule->name();"))
+
+
+def test_passes_name_no_rule_and_builders_do():
+    code = '#include "engine/graph/operators/sum.h"\nauto x = std::make_shared<SumGradientRule>();\n'
+    has(operators(engine__graph__a_dot_cpp=code), "engine/graph/a.cpp:1 includes engine/graph/operators/sum.h", "a.cpp:2 names SumGradientRule")
+    has(operators(engine__graph__derivation_dot_cpp=code, tests__a_dot_cpp=code, engine__graph__operators__sum_dot_cpp=code,
+                  engine__model__gpt2_dot_cpp="const ArchitectureRules kGpt2 = {};\n" + code))
+    has(operators(engine__graph__derivation_dot_cpp="int x;"), "engine/graph/derivation.cpp names no rule: take it out of BUILDERS")
+    has(operators(engine__graph__operator_dot_h="class SumRule;"), "operator.h:1 names SumRule: the interface knows no rule")
+
+
+def test_rules_return_no_rule():
+    has(operators(engine__graph__operators__a_dot_h="  const SumRule& sum() const { return sum_; }"), "operators/a.h:1 returns a concrete rule")
+    has(operators(engine__graph__operators__a_dot_h="  std::shared_ptr<const SumRule> sum() const;"), "operators/a.h:1 returns a concrete rule")
+    has(operators(engine__graph__operators__a_dot_h="  explicit SumRule(int x) : x_(x) {}\n  std::shared_ptr<const Operator> of() const;"))
 
 
 def marks(text, name="tests/execute/a_test.cpp"):
