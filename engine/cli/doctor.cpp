@@ -37,12 +37,12 @@
 #include "engine/plan/search/step_times.h"
 #include "engine/report/wrapped.h"
 #include "engine/run/device.h"
+#include "engine/run/host.h"
+#include "engine/run/load_model.h"
 #include "engine/run/precision.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
-#include "engine/run/host.h"
-#include "engine/run/load_model.h"
 #endif
 
 namespace strata {

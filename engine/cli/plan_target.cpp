@@ -56,7 +56,7 @@ std::vector<std::string> settings_of(const Machine& machine) {
                                        "memory.nvme.size=unlimited",
                                        "memory.nvme.limit={read: unlimited, write: unlimited}"};
   // The folder is not on this machine, so nobody asks how much is free in it here.
-  if (machine.drives)
+  if (machine.drives.value_or(0) > 0)
     settings.push_back("memory.nvme.path=" + value::Text::write("drives-of-" + machine.name));
   return settings;
 }
@@ -102,7 +102,8 @@ std::string describe(const Machine& machine, const RunConfig& run) {
   }
   const std::string_view of_node = machine.node_ranks > 1 ? " a node" : "";
   if (machine.memory) text += fmt::format(", {} of host memory{}", format_bytes(*machine.memory), of_node);
-  if (machine.drives) text += fmt::format(", {} of drives{}", format_bytes(*machine.drives), of_node);
+  if (machine.drives.value_or(0) > 0)
+    text += fmt::format(", {} of drives{}", format_bytes(*machine.drives), of_node);
   return text;
 }
 

@@ -19,6 +19,8 @@ std::string short_dump(const nlohmann::json& value) {
   return text;
 }
 
+}  // namespace
+
 std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
   constexpr double kExact = 1LL << 53;  // floats beyond have no ones
   if (value.is_number_float()) {
@@ -31,8 +33,6 @@ std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
       value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
   return fits ? std::optional(value.get<std::int64_t>()) : std::nullopt;
 }
-
-}  // namespace
 
 JsonReader::JsonReader(const nlohmann::json& object, std::string where)
     : object_(object), where_(std::move(where)) {

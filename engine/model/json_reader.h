@@ -13,6 +13,9 @@
 
 namespace strata {
 
+/// The value if it is a whole number: 8, 8.0 or 1e12. Nothing if it is none, or if it does not fit.
+std::optional<std::int64_t> whole_number(const nlohmann::json& value);
+
 /// A null is refused like any other value of the wrong type; if HF's None means something, ask is_null().
 /// Everything throws ConfigError.
 class JsonReader {

@@ -6,18 +6,18 @@
 
 #include "base/file.h"
 #include "base/host_memory.h"
-#include "engine/plan/search/machine_document.h"
 #include "offload/spill_folder.h"
 
 namespace strata {
 namespace {
 
-/// Null where the profile does not say. What is wrong with a profile besides is said where its rates are
-/// read.
-nlohmann::json profiled_value(const std::string& path, const char* key) {
-  if (path.empty() || !is_there(path)) return {};
+/// Nothing where the profile does not say.
+template <typename T>
+std::optional<T> profiled(const std::string& path, const char* key) {
+  if (path.empty() || !is_there(path)) return std::nullopt;
   const nlohmann::json profile = machine_document(read_file(path), path);
-  return profile.is_object() ? profile.value(key, nlohmann::json()) : nlohmann::json();
+  const auto found = profile.find(key);
+  return found == profile.end() ? std::nullopt : std::optional(found->get<T>());
 }
 
 }  // namespace
@@ -28,19 +28,15 @@ HostResources this_host(const RunConfig& config) {
 }
 
 std::optional<Bytes> profiled_memory(const std::string& path, const char* key) {
-  const nlohmann::json memory = profiled_value(path, key);
-  if (!memory.is_number_integer() || memory.get<Bytes>() < 1) return std::nullopt;
-  return memory.get<Bytes>();
+  return profiled<Bytes>(path, key);
 }
 
 std::optional<bool> profiled_bf16(const std::string& path) {
-  const nlohmann::json bf16 = profiled_value(path, kBf16Key);
-  return bf16.is_boolean() ? std::optional(bf16.get<bool>()) : std::nullopt;
+  return profiled<bool>(path, kBf16Key);
 }
 
 bool profiled_as_measured(const std::string& path) {
-  const nlohmann::json measured = profiled_value(path, kMeasuredKey);
-  return measured.is_boolean() && measured.get<bool>();
+  return profiled<bool>(path, kMeasuredKey).value_or(false);
 }
 
 HostResources planned_host(const RunConfig& config) {

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "engine/config/run_config.h"
 #include "engine/plan/search/host_budget.h"
+#include "engine/plan/search/machine_document.h"
 
 namespace strata {
 
@@ -18,15 +19,8 @@ HostResources this_host(const RunConfig& config);
 /// is free in them if they are there; else the profile says it.
 HostResources planned_host(const RunConfig& config);
 
-/// Keys of a machine's profile beside its rates.
-constexpr const char* kMemoryKey = "memory_bytes";
-constexpr const char* kBf16Key = "bf16_instructions";
-constexpr const char* kDeviceMemoryKey = "device_memory_bytes";
-constexpr const char* kDrivesKey = "nvme_bytes";
-constexpr const char* kMeasuredKey = "measured";
-
-/// The bytes under one of these keys of the profile at `path`. Nothing for an empty path, or if the profile
-/// does not say.
+/// The bytes under a key of sizes of the profile at `path`. Nothing for an empty path, or if the profile
+/// does not say. Throws ConfigError if the profile is none.
 std::optional<Bytes> profiled_memory(const std::string& path, const char* key = kMemoryKey);
 /// Whether the CPU of the profile at `path` has bf16 instructions. Nothing if the profile does not say.
 std::optional<bool> profiled_bf16(const std::string& path);

@@ -81,6 +81,20 @@ TEST_F(PlannedOn, AMachineThatIsNoneNamesThoseThatCome) {
   EXPECT_EQ(strata({"plan", "run.yaml", "--on", "h200", "--machine", "h200"}).status, 2);
 }
 
+TEST_F(PlannedOn, AMachineWithoutDrivesPlansOnlyRunsThatUseNone) {
+  write(
+      "small.yaml",
+      "flops_per_second: 140e12\nmemory_bytes_per_second: 70GB/s\nh2d_bytes_per_second: 25GB/s\n"
+      "d2h_bytes_per_second: 25GB/s\ncores_copy: false\nmemory_bytes: 64GiB\ndevice_memory_bytes: 22.5GiB\n");
+  const Arguments on = {"plan", "run.yaml", "--on", "small.yaml"};
+  EXPECT_THAT(said(on),
+              HasSubstr("small: 1 rank, with a GPU of 22.50 GiB, 64.00 GiB of host memory; the run"));
+  const Arguments on_drives = with(on, {"--set", "memory.nvme.path=."});
+  expect_sentence(strata(on_drives), 2,
+                  {"memory.nvme.path: the run uses drives", "small.yaml has no nvme_read_bytes_per_second"});
+  EXPECT_EQ(said(with(on_drives, {"--set", "memory.nvme.path=[]"})), said(on));
+}
+
 TEST_F(PlannedOn, ARefusalNamesTheCommandThatExplainsItAsItWasGiven) {
   const Arguments small = {"run.yaml", "--on", "h200", "--ranks", "2", "--set", "memory.device=1KiB"};
   expect_sentence(strata(with({"plan"}, small)), 2,

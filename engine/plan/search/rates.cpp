@@ -43,23 +43,25 @@ MachineRates cuda_rates(const RunConfig& config) {
           .cores_copy = false};
 }
 
-/// Plans divide by rates. Drives that were not measured have 0.
-void check_rates(const MachineRates& rates, const std::string& path) {
-  const auto check = [&](const char* key, double value, bool may_be_missing) {
-    if (value > 0 || (may_be_missing && value == 0)) return;
-    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {} is {}", path, key, value));
-  };
-  check("flops_per_second", rates.flops_per_second, false);
-  check("memory_bytes_per_second", rates.memory_bytes_per_second, false);
-  check("h2d_bytes_per_second", rates.h2d_bytes_per_second, false);
-  check("d2h_bytes_per_second", rates.d2h_bytes_per_second, false);
-  check("nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second, true);
-  check("nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second, true);
-  check("cores", rates.cores, false);
-  check("copy_bytes_per_second", rates.copy_bytes_per_second, true);
-  check("node_ranks", static_cast<double>(rates.links.node_ranks), true);
-  for (const auto& [key, value] : kRankLinkKeys) check(key, rates.links.*value, true);
-  if (rates.kernels.is_valid()) return;
+/// A rate that is 0 was not measured. One that is missing says that the machine has no drives.
+void check_drives(const RunConfig& config, const nlohmann::json& profile) {
+  if (config.memory.nvme_path.empty()) return;
+  for (const char* key : {kDriveReadKey, kDriveWriteKey}) {
+    if (profile.contains(key)) continue;
+    throw ConfigError(
+        fmt::format("memory.nvme.path: the run uses drives, and {} has no {}; add it there, or plan without "
+                    "drives by --set memory.nvme.path=[]",
+                    config.plan.machine, key));
+  }
+}
+
+MachineRates checked_rates(const nlohmann::json& profile, const std::string& path) {
+  try {
+    MachineRates rates = rates_from_profile(profile);
+    if (rates.kernels.is_valid()) return rates;
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, json_reason(error)));
+  }
   throw ConfigError(
       fmt::format("plan.machine: {} is no machine profile: each of its kernels needs seconds above "
                   "0, and flops and bytes of 0 or more",
@@ -69,13 +71,7 @@ void check_rates(const MachineRates& rates, const std::string& path) {
 }  // namespace
 
 MachineRates parse_profile(std::string_view text, const std::string& path) {
-  try {
-    MachineRates rates = rates_from_profile(machine_document(text, path));
-    check_rates(rates, path);
-    return rates;
-  } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, json_reason(error)));
-  }
+  return checked_rates(machine_document(text, path), path);
 }
 
 nlohmann::json rates_json(const MachineRates& rates) {
@@ -84,8 +80,8 @@ nlohmann::json rates_json(const MachineRates& rates) {
                {"memory_bytes_per_second", rates.memory_bytes_per_second},
                {"h2d_bytes_per_second", rates.h2d_bytes_per_second},
                {"d2h_bytes_per_second", rates.d2h_bytes_per_second},
-               {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
-               {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
+               {kDriveReadKey, rates.nvme_read_bytes_per_second},
+               {kDriveWriteKey, rates.nvme_write_bytes_per_second},
                {"cores_copy", rates.cores_copy},
                {"cores", rates.cores},
                {"copy_bytes_per_second", rates.copy_bytes_per_second}});
@@ -104,8 +100,8 @@ MachineRates rates_from_profile(const nlohmann::json& json) {
   json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
   json.at("h2d_bytes_per_second").get_to(rates.h2d_bytes_per_second);
   json.at("d2h_bytes_per_second").get_to(rates.d2h_bytes_per_second);
-  json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
-  json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
+  rates.nvme_read_bytes_per_second = json.value(kDriveReadKey, 0.0);
+  rates.nvme_write_bytes_per_second = json.value(kDriveWriteKey, 0.0);
   json.at("cores_copy").get_to(rates.cores_copy);
   rates.cores = json.value("cores", rates.cores);
   rates.copy_bytes_per_second = json.value("copy_bytes_per_second", rates.copy_bytes_per_second);
@@ -121,7 +117,9 @@ MachineRates planning_rates(const RunConfig& config) {
       throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one",
                                     config.plan.machine));
     }
-    rates = parse_profile(read_file(config.plan.machine), config.plan.machine);
+    const nlohmann::json profile = machine_document(read_file(config.plan.machine), config.plan.machine);
+    rates = checked_rates(profile, config.plan.machine);
+    check_drives(config, profile);
     if (rates.nvme_read_bytes_per_second == 0) rates.nvme_read_bytes_per_second = kNvmeRead;
     if (rates.nvme_write_bytes_per_second == 0) rates.nvme_write_bytes_per_second = kNvmeWrite;
   } else {

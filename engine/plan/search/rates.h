@@ -46,7 +46,7 @@ nlohmann::json rates_json(const MachineRates& rates);
 
 /// The machine's profile, as strata doctor writes it: rates_json() and, as "kernels", what calls take.
 nlohmann::json profile_json(const MachineRates& rates);
-/// Throws nlohmann's exception if a rate is missing.
+/// Rates of drives may be missing. Throws nlohmann's exception if another rate is missing.
 MachineRates rates_from_profile(const nlohmann::json& json);
 
 /// The profile that profile_json() gives. Throws ConfigError that names `path` if `text` is none.
@@ -61,7 +61,7 @@ MachineRates parse_profile(std::string_view text, const std::string& path);
 /// With
 ///   fp8, products are twice as fast, but attention, the head and rounding are not.
 /// - Drives: 6 GB/s of reading and 4 of writing, or memory.nvme.limit.
-/// Throws ConfigError if the profile cannot be read.
+/// Throws ConfigError if the profile cannot be read, or if the run uses drives whose rates it lacks.
 MachineRates planning_rates(const RunConfig& config);
 
 /// Seconds of a step by given rates. Exchanges between ranks take `exchanging` seconds. If the cores copy,
