@@ -148,6 +148,12 @@ std::string contradiction(const Machine& machine, const RunConfig& run) {
   return "";
 }
 
+/// Nothing says how much a GPU has, so every plan fits it.
+bool has_unknown_memory(const RunConfig& config) {
+  return config.device.kind != DeviceKind::cpu && config.memory.device == kUnlimited &&
+         !profiled_memory(config.plan.machine, kDeviceMemoryKey);
+}
+
 bool is_missing(const std::string& pattern) {
   return expand_pattern(pattern).empty() && expand_pattern(pattern + ".bin").empty();
 }
@@ -210,15 +216,19 @@ std::string PlanTarget::rates_are(const MachineRates& by) const {
   const RunConfig& config = run.models.front().config;
   const std::string& file = config.plan.machine;
   const bool is_measured = !file.empty() && profiled_as_measured(file);
-  std::string text = is_measured    ? fmt::format("measured by strata doctor, in {}", file)
-                     : file.empty() ? "nominal, assumed of such a device and not measured"
-                                    : fmt::format("nominal, from {} and not measured by strata doctor", file);
+  std::string text = is_measured ? fmt::format("measured by strata doctor, in {}", file)
+                     : file.empty()
+                         ? fmt::format("nominal, assumed of {} and not measured", nominal_device(config))
+                         : fmt::format("nominal, from {} and not measured by strata doctor", file);
   if (!is_measured) text += ": a run on the real machine may take longer";
   if (by.kernels.is_empty())
     text += fmt::format(". Norms{} cost nothing in this plan",
                         by.cores_copy ? " and activations" : ", activations and AdamW on the device");
   if (file.empty() || (is_measured && by.kernels.is_empty()))
     text += "; strata doctor RUN.yaml --profile FILE measures them, and plan.machine takes the file";
+  if (file.empty()) text += ". --on MACHINE plans for another machine";
+  if (has_unknown_memory(config))
+    text += ". The memory of the device was not checked, since memory.device is unlimited";
   return text;
 }
 

@@ -116,10 +116,11 @@ TEST_F(PlannedOn, RatesOfAnotherDeviceAreWarnedOf) {
 
 TEST_F(PlannedOn, RatesThatNobodyHasMeasuredAreCalledNominal) {
   EXPECT_THAT(
-      said({"plan", "run.yaml"}),
-      AllOf(HasSubstr("\nrates    nominal, assumed of such a device and not measured: a run on the real "
+      said({"plan", "run.yaml", "--set", "train.threads=2"}),
+      AllOf(HasSubstr("\nrates    nominal, assumed of a CPU of 2 cores and not measured: a run on the real "
                       "machine may take longer. Norms and activations cost nothing in this plan"),
-            HasSubstr("strata doctor RUN.yaml --profile FILE measures them")));
+            HasSubstr("strata doctor RUN.yaml --profile FILE measures them"),
+            HasSubstr(". --on MACHINE plans for another machine\n")));
   for (const Arguments& command : {Arguments{"plan", "run.yaml"},
                                    {"plan", "run.yaml", "--simulate"},
                                    {"plan", "run.yaml", "--search"},
@@ -129,6 +130,16 @@ TEST_F(PlannedOn, RatesThatNobodyHasMeasuredAreCalledNominal) {
         HasSubstr("examples/machines/h200.yaml and not measured by strata doctor: a run on the real "
                   "machine may take longer. Norms, activations and AdamW on the device cost nothing"));
   }
+}
+
+TEST_F(PlannedOn, ADeviceThatIsAssumedIsNamedAndItsMemoryIsNotChecked) {
+  const std::string assumed = "nominal, assumed of an NVIDIA H100 and not measured",
+                    unchecked = "The memory of the device was not checked, since memory.device is unlimited";
+  const Arguments gpu = {"plan", "run.yaml", "--set", "device.kind=cuda"};
+  const Arguments unlimited = with(gpu, {"--set", "memory.device=unlimited"});
+  EXPECT_THAT(said(gpu), AllOf(HasSubstr(assumed), Not(HasSubstr(unchecked))));
+  EXPECT_THAT(said(unlimited), AllOf(HasSubstr(assumed), HasSubstr(unchecked)));
+  EXPECT_THAT(said(with(unlimited, {"--machine", "h200"})), Not(HasSubstr(unchecked)));
 }
 
 TEST_F(PlannedOn, DataThatAreNotThereYetAreSaidToBeSo) {

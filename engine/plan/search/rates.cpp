@@ -15,8 +15,12 @@ namespace {
 
 constexpr double kNvmeRead = 6e9, kNvmeWrite = 4e9;
 
+double planned_cores(const RunConfig& config) {
+  return config.train.threads > 0 ? static_cast<double>(config.train.threads) : usable_cores();
+}
+
 MachineRates cpu_rates(const RunConfig& config) {
-  const double cores = config.train.threads > 0 ? static_cast<double>(config.train.threads) : usable_cores();
+  const double cores = planned_cores(config);
   const double copy = 8e9 * cores;
   return {.flops_per_second = (config.precision() == DType::bf16 ? 400e9 : 200e9) * cores,
           .memory_bytes_per_second = 2 * copy,
@@ -140,6 +144,12 @@ MachineRates planning_rates(const RunConfig& config) {
     rates.cores_copy = false;  // while computing is held up, cores are free
   }
   return rates;
+}
+
+std::string nominal_device(const RunConfig& config) {
+  if (config.device.kind == DeviceKind::cuda) return "an NVIDIA H100";
+  const double cores = planned_cores(config);
+  return fmt::format("a CPU of {} core{}", cores, cores == 1 ? "" : "s");
 }
 
 double MachineRates::share_of_memory(double bytes_per_second) const {

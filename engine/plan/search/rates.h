@@ -64,6 +64,9 @@ MachineRates parse_profile(std::string_view text, const std::string& path);
 /// Throws ConfigError if the profile cannot be read, or if the run uses drives whose rates it lacks.
 MachineRates planning_rates(const RunConfig& config);
 
+/// Whose rates planning_rates() takes without a profile: "an NVIDIA H100", "a CPU of 8 cores".
+std::string nominal_device(const RunConfig& config);
+
 /// Seconds of a step by given rates. Exchanges between ranks take `exchanging` seconds. If the cores copy,
 /// their copies, exchanges and computing add up. A limited link can take longer than all of these.
 double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h, double exchanging);
