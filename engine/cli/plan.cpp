@@ -2,6 +2,7 @@
 // train.precision auto keeps.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@
 #include "engine/plan/search/planned_run.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/report/certificate_report.h"
+#include "engine/report/fits_text.h"
 #include "engine/report/joint_plan_report.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
@@ -143,9 +145,11 @@ int plan_models(const PlanCommand& command, const PlanTarget& target) {
   for (const ModelLabel& label : labels) tokens += label.tokens_per_step;
   line.end();
   if (command.json != "-") {
-    const std::string text = target.machine_line + joint_plan_text(plan, labels, rates) + "seconds  " +
-                             certificate_text(certificate, planned, tokens) + '\n' +
-                             memory_lines(scratch, host) + target.notes(profile);
+    const std::string text =
+        fits_text(fullest_tiers(plans), static_cast<double>(tokens) / planned, first.ranks() > 1) +
+        target.machine_line + joint_plan_text(plan, labels, rates) + "seconds  " +
+        certificate_text(certificate, planned, tokens) + '\n' + memory_lines(scratch, host) +
+        target.notes(profile);
     std::cout << for_output(text);
   }
   for (const JointPlan& of_role : plans) {
@@ -201,12 +205,14 @@ int run_plan(const PlanCommand& command) {
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
   const Certificate certificate = certify(plans, model, profile);
   const double planned = estimate_step(ranks_of(plans), plans, {}, config.plan.lanes, profile).seconds;
+  const std::int64_t tokens = config.train.batch * config.data.sequence_length;
   line.end();
   if (command.json != "-") {
-    std::string text = target.machine_line;
+    std::string text =
+        fits_text(fullest_tiers(plans), static_cast<double>(tokens) / planned, config.ranks() > 1) +
+        target.machine_line;
     for (const Plan& plan : plans) text += stage_heading(plan, model) + plan_text(plan, model, rates);
-    text += fmt::format("seconds  {}\n", certificate_text(certificate, planned,
-                                                          config.train.batch * config.data.sequence_length));
+    text += fmt::format("seconds  {}\n", certificate_text(certificate, planned, tokens));
     if (!config.optimizer.groups.empty()) text += policies_text(model);
     text += memory_lines(share.scratch, share.host);
     for (const std::string& said : {precision.line, layout})

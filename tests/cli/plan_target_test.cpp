@@ -11,7 +11,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class PlannedOn : public Workspace {
  protected:
@@ -140,6 +142,17 @@ TEST_F(PlannedOn, ADeviceThatIsAssumedIsNamedAndItsMemoryIsNotChecked) {
   EXPECT_THAT(said(gpu), AllOf(HasSubstr(assumed), Not(HasSubstr(unchecked))));
   EXPECT_THAT(said(unlimited), AllOf(HasSubstr(assumed), HasSubstr(unchecked)));
   EXPECT_THAT(said(with(unlimited, {"--machine", "h200"})), Not(HasSubstr(unchecked)));
+}
+
+TEST_F(PlannedOn, AMachineAnswersFirstThatTheRunFits) {
+  EXPECT_THAT(said({"plan", "run.yaml", "--on", "h200"}),
+              MatchesRegex("fits     device [0-9.]+ [KM]iB of 136.00 GiB[^;\n]*; at most [0-9,]+ tokens/s\n"
+                           "machine  h200: [^$]*"));
+  write("sweep.yaml", "sweep: {optimizer.lr: [1e-3, 1e-2]}\n" + run_file());
+  EXPECT_THAT(said({"plan", "sweep.yaml"}), StartsWith("fits     device "));
+  const std::string stages = said({"plan", "run.yaml", "--ranks", "2", "--set", "parallel.pipeline=2"});
+  EXPECT_THAT(stages, StartsWith("fits     each rank takes device "));
+  EXPECT_EQ(stages.find("fits     "), stages.rfind("fits     ")) << stages;
 }
 
 TEST_F(PlannedOn, DataThatAreNotThereYetAreSaidToBeSo) {
