@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -33,9 +34,20 @@ struct Trial {
   MachineRates rates = {};
 };
 
+/// "memory.device 2GiB": a setting as a person reads it.
+std::string words_of(const std::string& setting) {
+  const std::size_t equals = setting.find('=');
+  const std::string value = setting.substr(equals + 1);
+  return fmt::format("{} {}", setting.substr(0, equals),
+                     value == std::to_string(kEnough) ? "unlimited" : value);
+}
+
 std::string words_of(const Change& change) {
-  return change.settings.empty() ? "a faster " + change.kind()
-                                 : fmt::format("{}", fmt::join(change.settings, ", "));
+  if (change.settings.empty()) return "a faster " + change.kind();
+  std::vector<std::string> words;
+  words.reserve(change.settings.size());
+  for (const std::string& setting : change.settings) words.push_back(words_of(setting));
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 Trial make_trial(const AdviceInput& input, Change change) {
@@ -64,21 +76,32 @@ Prediction prediction_of(const Trial& trial, const PlannedRun& run) {
                       memory.nvme_path.empty() ? 0 : memory.nvme_size}};
 }
 
+/// Says what is planned: the how-many-th trial, which begins.
+using Announcement = std::function<std::string(std::size_t number, const Trial& trial)>;
+
 /// What each takes; nothing of those that cannot be planned.
-std::vector<std::optional<Prediction>> predict(const AdviceInput& input, const std::vector<Trial>& trials) {
+std::vector<std::optional<Prediction>> predict(const AdviceInput& input, const std::vector<Trial>& trials,
+                                               const Announcement& announcement) {
   std::vector<std::optional<Prediction>> predictions(trials.size());
   std::atomic<std::size_t> begun = 0;
   for_ranges(std::ssize(trials), 1, [&](std::int64_t first, std::int64_t last, int) {
     for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(last); ++t) {
       const Trial& trial = trials[t];
-      input.on_planning(
-          fmt::format("planning change {} of {}: {}", ++begun, trials.size(), words_of(trial.change)));
+      input.on_planning(announcement(++begun, trial));
       const std::optional<PlannedRun> run =
           find_run(joined(input, trial.configs), input.is_several, trial.rates);
       if (run) predictions[t] = prediction_of(trial, *run);
     }
   });
   return predictions;
+}
+
+/// REQUIRES: `trials` are all changes that are tried, so that their number is final.
+std::vector<std::optional<Prediction>> predict_changes(const AdviceInput& input,
+                                                       const std::vector<Trial>& trials) {
+  return predict(input, trials, [&](std::size_t number, const Trial& trial) {
+    return fmt::format("planning change {} of {}: {}", number, trials.size(), words_of(trial.change));
+  });
 }
 
 /// Those that the run file takes, and that change something.
@@ -162,7 +185,9 @@ ChangeFacts find_facts(const AdviceInput& input, const Trial& now, Advice& advic
   std::vector<Trial> trials = {make_trial(input, with_room(run, true))};
   if (run.memory.host && (!advice.run || facts.uses_drives))
     trials.push_back(make_trial(input, with_room(run, false)));
-  std::vector<std::optional<Prediction>> roomy = predict(input, trials);
+  std::vector<std::optional<Prediction>> roomy = predict(input, trials, [](std::size_t, const Trial& trial) {
+    return fmt::format("planning the run with enough memory: {}", words_of(trial.change));
+  });
   if (!roomy.front()) return facts;
   const auto peak = [](const Prediction& one, Tier tier) {
     return one.peaks[static_cast<std::size_t>(tier)];
@@ -194,7 +219,7 @@ Change with_budgets(const NeededBudgets& needed) {
 void find_faster(const AdviceInput& input, const Trial& now, const ChangeFacts& facts, Advice& advice) {
   const std::vector<Trial> trials = make_trials(input, now, faster_changes(now.configs, facts));
   advice.planned = trials.size();
-  for (std::optional<Prediction>& one : predict(input, trials)) {
+  for (std::optional<Prediction>& one : predict_changes(input, trials)) {
     if (one && one->seconds_per_token() < (1 - kLeastGain) * advice.now.seconds_per_token())
       advice.changes.push_back(std::move(*one));
   }
@@ -210,7 +235,7 @@ void find_fitting(const AdviceInput& input, const Trial& now, const ChangeFacts&
   std::ranges::move(smaller_changes(now.configs, facts), std::back_inserter(changes));
   const std::vector<Trial> trials = make_trials(input, now, std::move(changes));
   advice.planned = trials.size();
-  for (std::optional<Prediction>& one : predict(input, trials))
+  for (std::optional<Prediction>& one : predict_changes(input, trials))
     if (one) advice.changes.push_back(std::move(*one));
   advice.changes = one_of_each_kind(std::move(advice.changes), std::numeric_limits<double>::infinity());
   rank_by_effect(advice.changes);

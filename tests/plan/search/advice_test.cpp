@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <set>
 
 #include "base/error.h"
@@ -19,6 +20,8 @@ using test::tiny_config;
 using test::tiny_model;
 using ::testing::AnyOf;
 using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// A run file's config on a device that computes slowly and has a slow link, so that what moves costs time.
 RunConfig slow_config(Bytes device) {
@@ -100,6 +103,26 @@ TEST(AdviceLongTest, TakesStepsFromTheTimelineOfThePlan) {
   EXPECT_EQ(advice.now.step.work, placed_cost(plan.training.program, rates).seconds);
   EXPECT_GE(advice.now.step.seconds, advice.now.step.needs.longest());
   EXPECT_EQ(advice.now.tokens, config.train.batch * config.data.sequence_length);
+}
+
+TEST(AdviceLongTest, SaysInWordsWhatIsPlannedAndCountsChangesThatAreAllThereAre) {
+  const Model model = tiny_model(4);
+  AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  input.on_planning = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  const Advice advice = advise(input);
+  EXPECT_THAT(
+      lines, Contains("planning the run with enough memory: memory.device unlimited, memory.host unlimited"));
+  const std::string total = " of " + std::to_string(advice.planned) + ": ";
+  for (const std::string& line : lines) {
+    EXPECT_THAT(line, Not(HasSubstr("=")));
+    if (!line.starts_with("planning change ")) continue;
+    EXPECT_THAT(line, HasSubstr(total));
+  }
 }
 
 TEST(AdviceLongTest, ShowsTheChangesThatSaveMostTimePerTokenFirst) {
