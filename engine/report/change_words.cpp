@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -27,8 +28,8 @@ std::string line_of(const Change& change) {
   return line;
 }
 
-/// What else there is to say of a key, by the start of a setting.
-std::string_view words_of(const Change& change) {
+/// What else there is to say of its keys, each by the start of a setting.
+std::string words_of(const Change& change) {
   constexpr auto kWords = std::to_array<std::pair<std::string_view, std::string_view>>({
       {"train.microbatch", "the same sequences pass in other portions, so sums are rounded in another order"},
       {"train.batch",
@@ -48,10 +49,13 @@ std::string_view words_of(const Change& change) {
       {"device.link", "it stands for a link so fast"},
       {"memory.nvme.limit", "it stands for drives so fast"},
   });
+  std::string all;
   for (const auto& [start, words] : kWords) {
-    if (!change.settings.empty() && change.settings.front().starts_with(start)) return words;
+    const auto is_meant = [&start](const std::string& setting) { return setting.starts_with(start); };
+    if (std::ranges::any_of(change.settings, is_meant))
+      all += fmt::format("{}{}", all.empty() ? "" : "; ", words);
   }
-  return "";
+  return all;
 }
 
 std::string effect_text(const Change& change) {
@@ -59,7 +63,7 @@ std::string effect_text(const Change& change) {
       {"It changes no bit of the result", "The mathematics stays, its rounding does not",
        "It changes no bit of the result, and takes a machine that has it", "It changes what is learned"});
   const std::string_view effect = kEffects[static_cast<std::size_t>(change.effect)];
-  const std::string_view words = words_of(change);
+  const std::string words = words_of(change);
   return words.empty() ? fmt::format("{}.", effect) : fmt::format("{}: {}.", effect, words);
 }
 

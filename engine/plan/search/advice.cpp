@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <map>
@@ -156,13 +157,29 @@ void rank_by_gain(std::vector<Prediction>& predictions, const Prediction& now) {
   std::ranges::stable_sort(predictions, {}, key);
 }
 
+bool needs_memory(const Prediction& one) {
+  const std::string kind = one.change.kind();
+  return kind.starts_with("memory.") && !kind.starts_with("memory.placement");
+}
+
+/// One that needs no more memory is shown, whatever comes before it: a user may have no other machine.
 void rank_by_effect(std::vector<Prediction>& predictions) {
-  const auto needs_memory = [](const Prediction& one) {
-    const std::string kind = one.change.kind();
-    return kind.starts_with("memory.") && !kind.starts_with("memory.placement");
-  };
-  std::ranges::stable_sort(predictions, {}, [&](const Prediction& one) {
+  std::ranges::stable_sort(predictions, {}, [](const Prediction& one) {
     return std::tuple(one.change.effect, needs_memory(one), one.seconds_per_token());
+  });
+  const auto found = std::ranges::find_if_not(predictions, needs_memory);
+  const auto shown = static_cast<std::ptrdiff_t>(kMostAdvised);
+  if (found != predictions.end() && found - predictions.begin() >= shown)
+    std::rotate(predictions.begin() + shown - 1, found, found + 1);
+}
+
+/// Drops a change if a part of it makes the run fit, too.
+void keep_least(std::vector<Prediction>& predictions) {
+  std::vector<Change> fitting;
+  fitting.reserve(predictions.size());
+  for (const Prediction& one : predictions) fitting.push_back(one.change);
+  std::erase_if(predictions, [&](const Prediction& one) {
+    return std::ranges::any_of(fitting, [&](const Change& less) { return less.is_part_of(one.change); });
   });
 }
 
@@ -237,6 +254,7 @@ void find_fitting(const AdviceInput& input, const Trial& now, const ChangeFacts&
   advice.planned = trials.size();
   for (std::optional<Prediction>& one : predict_changes(input, trials))
     if (one) advice.changes.push_back(std::move(*one));
+  keep_least(advice.changes);
   advice.changes = one_of_each_kind(std::move(advice.changes), std::numeric_limits<double>::infinity());
   rank_by_effect(advice.changes);
 }

@@ -58,7 +58,8 @@ struct Advice {
   std::optional<Prediction> roomy;
   /// The best first. If the run fits, those that save most time per token, and none that saves less than
   /// kLeastGain of it. If not, those that make it fit, the least change first: what needs no more memory
-  /// before what does. Of alternatives the smallest that saves half of what the best does, or that fits.
+  /// before what does. One that needs no more memory is among them, if any fits. Of alternatives the smallest
+  /// that saves half of what the best does, or that fits.
   std::vector<Prediction> changes;
   std::size_t planned = 0;  ///< changes that were tried
 };

@@ -129,6 +129,15 @@ void add_formats(Collector& changes) {
   if (run.precision() == DType::fp32) changes.add("train.precision=bf16", ChangeEffect::learning);
 }
 
+/// Formats of the state that may be small enough together where neither is alone.
+void add_smallest_state(Collector& changes) {
+  const RunConfig& run = changes.run();
+  if (run.optimizer.master != MasterFormat::fp32 || run.precision() != DType::bf16) return;
+  if (run.optimizer.moments != MomentFormat::fp32) return;
+  changes.add(Change{.settings = {"optimizer.master=split", "optimizer.moments=bf16"},
+                     .effect = ChangeEffect::learning});
+}
+
 void add_ranks(Collector& changes) {
   const RunConfig::ParallelSection& parallel = changes.run().parallel;
   if (parallel.data * parallel.context > 1 && parallel.zero_stage > 0) {
@@ -194,6 +203,13 @@ std::string_view name_of(ChangeEffect effect) {
   return "";
 }
 
+bool Change::is_part_of(const Change& other) const {
+  return !settings.empty() && settings.size() < other.settings.size() &&
+         std::ranges::all_of(settings, [&](const std::string& setting) {
+           return std::ranges::count(other.settings, setting) > 0;
+         });
+}
+
 std::string Change::kind() const {
   if (link != 1) return "link";
   if (drive != 1) return "drive";
@@ -242,6 +258,7 @@ std::vector<Change> smaller_changes(const std::vector<RunConfig>& configs, const
                       ChangeEffect::rounding);
   changes.add_times("train.batch", &RunConfig::TrainSection::batch, -1, ChangeEffect::learning);
   add_formats(changes);
+  add_smallest_state(changes);
   add_ranks(changes);
   return changes.take();
 }

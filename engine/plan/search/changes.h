@@ -29,6 +29,8 @@ struct Change {
   /// Changes of one kind are alternatives: the keys that it sets, or "link" or "drive".
   std::string kind() const;
   MachineRates rates(MachineRates rates) const;
+  /// Whether `other` has all of its settings and more.
+  bool is_part_of(const Change& other) const;
   friend bool operator==(const Change&, const Change&) = default;
 };
 
@@ -50,7 +52,8 @@ std::vector<Change> faster_changes(const std::vector<RunConfig>& configs, const 
 /// The folder that a change names if a run has no drives. A user puts a folder of their own in its place.
 inline constexpr std::string_view kSomeFolder = "/scratch";
 
-/// All that may make a run fit whose budgets are too small.
+/// All that may make a run fit whose budgets are too small. One change sets two formats of the optimizer's
+/// state, which may fit together only.
 std::vector<Change> smaller_changes(const std::vector<RunConfig>& configs, const ChangeFacts& facts);
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -86,6 +87,26 @@ TEST(Changes, SayWhatTheyDoToResults) {
     kinds.insert(change.kind());
   }
   EXPECT_EQ(kinds.size(), effects.size());
+}
+
+TEST(Changes, ThatMakeARunFitSetBothFormatsOfTheStateTogetherToo) {
+  const auto pairs = [](const std::string& text) {
+    const std::vector<Change> changes = smaller_changes({config_of(text)}, {});
+    return std::ranges::count(changes, std::string("optimizer.master optimizer.moments"), &Change::kind);
+  };
+  EXPECT_EQ(pairs("train: {precision: bf16}\n"), 1);
+  EXPECT_EQ(pairs("train: {precision: fp32}\n"), 0);
+  EXPECT_EQ(pairs("train: {precision: bf16}\noptimizer: {moments: bf16}\n"), 0);
+  EXPECT_EQ(pairs("train: {precision: bf16}\noptimizer: {master: split}\n"), 0);
+}
+
+TEST(Changes, ArePartsOfThoseThatSetMore) {
+  const Change one = {.settings = {"a=1"}}, both = {.settings = {"a=1", "b=2"}}, link = {.link = 2};
+  EXPECT_TRUE(one.is_part_of(both));
+  EXPECT_FALSE(both.is_part_of(one));
+  EXPECT_FALSE(one.is_part_of(one));
+  EXPECT_FALSE(Change{.settings = {"a=2"}}.is_part_of(both));
+  EXPECT_FALSE(link.is_part_of(both));
 }
 
 TEST(Changes, AskForBf16WhereTheRunHasFp32) {
