@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -158,8 +159,9 @@ void rank_by_gain(std::vector<Prediction>& predictions, const Prediction& now) {
 }
 
 bool needs_memory(const Prediction& one) {
-  const std::string kind = one.change.kind();
-  return kind.starts_with("memory.") && !kind.starts_with("memory.placement");
+  constexpr std::array kBudgets = {"memory.device", "memory.host", "memory.nvme"};
+  return std::ranges::any_of(
+      kBudgets, [kind = one.change.kind()](const char* budget) { return kind.starts_with(budget); });
 }
 
 /// One that needs no more memory is shown, whatever comes before it: a user may have no other machine.
