@@ -24,14 +24,31 @@ bool has_conversations(const DataFacts& facts) {
   return count(DocumentKind::messages) + count(DocumentKind::sharegpt) > 0;
 }
 
+/// The run's sampling where it is not what generate does by itself, so that the answer is like the samples.
+std::vector<std::string> sampling_options(const RunConfig::SamplesSection& samples) {
+  const RunConfig::SamplesSection otherwise;
+  std::vector<std::string> words;
+  const auto add = [&](const char* option, const auto& value, const auto& usual) {
+    if (value != usual) words.insert(words.end(), {option, fmt::format("{}", value)});
+  };
+  add("--temperature", samples.temperature, otherwise.temperature);
+  add("--top-p", samples.top_p, otherwise.top_p);
+  add("--top-k", samples.top_k, otherwise.top_k);
+  return words;
+}
+
 /// A tokenizer's checkpoints have its files. Bytes are no file, so they are named.
 std::vector<std::string> words_to_try(const PreparedModel& model) {
   const RunConfig& config = model.config;
-  if (has_conversations(model.facts)) return {"chat", config.checkpoint.path};
-  const std::vector<std::string>& prompts = config.samples.prompts;
-  std::vector<std::string> words = {"generate", config.checkpoint.path};
-  if (config.data.tokenizer == Tokenizer::bytes) words.insert(words.end(), {"--tokenizer", "bytes"});
-  words.insert(words.end(), {"--prompt", prompts.empty() ? "Once upon a time" : prompts.front()});
+  const bool is_chat = has_conversations(model.facts);
+  std::vector<std::string> words = {is_chat ? "chat" : "generate", config.checkpoint.path};
+  if (!is_chat) {
+    const std::vector<std::string>& prompts = config.samples.prompts;
+    if (config.data.tokenizer == Tokenizer::bytes) words.insert(words.end(), {"--tokenizer", "bytes"});
+    words.insert(words.end(), {"--prompt", prompts.empty() ? "Once upon a time" : prompts.front()});
+  }
+  const std::vector<std::string> sampling = sampling_options(config.samples);
+  words.insert(words.end(), sampling.begin(), sampling.end());
   return words;
 }
 

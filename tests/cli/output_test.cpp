@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::Conditional;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
@@ -143,6 +144,20 @@ TEST_F(Output, AtTheEndHasCommandsThatWork) {
   const Outcome more = pasted(behind("  train on  ", run.err));
   EXPECT_EQ(more.status, 0) << more.err;
   EXPECT_THAT(more.err, AllOf(HasSubstr("start    resuming from "), HasSubstr("step 12/12")));
+}
+
+/// Else the first answer a user sees is worse than the samples.
+TEST_F(Output, AtTheEndDrawsAsTheRunDrewItsSamples) {
+  const auto said = [&](const std::string& samples) {
+    const Outcome run =
+        strata(train("run.yaml", {"checkpoint.path=out", "train.steps=1", "train.samples=" + samples}));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return behind("  try it    ", run.err);
+  };
+  const std::string drawn = said("{prompts: [th], max_length: 8, temperature: 0.7, top_p: 0.9, top_k: 5}");
+  EXPECT_THAT(drawn, HasSubstr(" --prompt th --temperature 0.7 --top-p 0.9 --top-k 5"));
+  EXPECT_EQ(pasted(drawn).status, 0);
+  EXPECT_THAT(said("{prompts: [th], max_length: 8}"), EndsWith(" --prompt th"));
 }
 
 TEST_F(Output, OfTrainIsTheSameInAFileAndOnStandardOutput) {
