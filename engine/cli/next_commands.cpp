@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <system_error>
 
 #include "base/error.h"
@@ -52,6 +53,12 @@ std::vector<std::string> words_to_try(const PreparedModel& model) {
   return words;
 }
 
+/// The epochs that these steps are: whole ones, unless they are just what the run asks for.
+double epochs_of(const RunConfig::TrainSection& train, std::int64_t steps) {
+  if (steps == train.steps) return *train.epochs;
+  return std::ceil(*train.epochs * static_cast<double>(steps) / static_cast<double>(train.steps));
+}
+
 }  // namespace
 
 std::string commands_of_model(const PreparedModel& model, const std::string& out) {
@@ -62,13 +69,15 @@ std::string commands_of_model(const PreparedModel& model, const std::string& out
   return text + fmt::format("  export    {}\n", command_line({"export", folder, out}));
 }
 
-std::string command_to_train_on(const TrainCommand& command, const RunConfig& config, const Job& job) {
+std::string command_to_train_on(const TrainCommand& command, const RunConfig& config, std::int64_t trained,
+                                const Job& job) {
   TrainCommand longer = command;
   std::erase_if(longer.overrides, [](const std::string& given) {
     return given.starts_with("train.steps=") || given.starts_with("train.epochs=");
   });
-  longer.overrides.push_back(config.train.epochs ? fmt::format("train.epochs={}", 2 * *config.train.epochs)
-                                                 : fmt::format("train.steps={}", 2 * config.train.steps));
+  longer.overrides.push_back(config.train.epochs
+                                 ? fmt::format("train.epochs={}", 2 * epochs_of(config.train, trained))
+                                 : fmt::format("train.steps={}", 2 * trained));
   return same_command(longer, job);
 }
 

@@ -1,6 +1,7 @@
 // Commands that lead on from trained models, as they must be typed. Plain functions that look into folders.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,8 +15,10 @@ namespace strata {
 /// the folder `out`. A line each, with its end.
 std::string commands_of_model(const PreparedModel& model, const std::string& out);
 
-/// The command that trains a finished run for as many steps, or epochs, again.
-std::string command_to_train_on(const TrainCommand& command, const RunConfig& config, const Job& job);
+/// The command that trains a finished run for as many steps, or epochs, again. `trained` are the steps that
+/// its checkpoint has, which may be more than `config` asks for.
+std::string command_to_train_on(const TrainCommand& command, const RunConfig& config, std::int64_t trained,
+                                const Job& job);
 
 /// Folders in `folder` that have checkpoints: the models of a run of several, in the order of their names.
 std::vector<std::string> models_in(const std::filesystem::path& folder);

@@ -47,19 +47,23 @@ std::string how_to_resume(const TrainCommand& command, const RunConfig& config, 
                      same_command(command, job));
 }
 
-/// What is left of the run, and what can be done with it.
+/// What is left of the run, and what can be done with it. A model that has learned nothing is of no use.
 std::string where_the_model_is(const TrainCommand& command, const PreparedModel& model,
-                               const TrainResult& result, const Job& job) {
+                               const TrainResult& result, bool has_learned, const Job& job) {
   const RunConfig& config = model.config;
   if (config.checkpoint.path.empty())
     return "nothing was saved: checkpoint.path is none; give it a folder to keep the model\n";
   if (result.checkpoint.empty()) return fmt::format("nothing was saved in {}\n", config.checkpoint.path);
   std::string text;
   if (result.steps.empty() && !result.interrupted)
-    text = fmt::format("the run has all its {} steps; --fresh starts over\n", result.counters.step);
-  text += fmt::format("the model is in {}\n{}", result.checkpoint,
-                      commands_of_model(model, config.checkpoint.path + "-exported"));
-  if (!result.interrupted) text += fmt::format("  train on  {}\n", command_to_train_on(command, config, job));
+    text =
+        fmt::format("the run has all its {} steps; raise train.{} to train on, or start over with --fresh\n",
+                    result.counters.step, config.train.epochs ? "epochs" : "steps");
+  text += fmt::format("the model is in {}\n", result.checkpoint);
+  if (!has_learned) return text;
+  text += commands_of_model(model, config.checkpoint.path + "-exported");
+  if (!result.interrupted)
+    text += fmt::format("  train on  {}\n", command_to_train_on(command, config, result.counters.step, job));
   return text;
 }
 
@@ -226,7 +230,8 @@ int train(const TrainCommand& command, Job& job) {
   } else if (!command.profile.empty() && !result.interrupted) {
     say_nothing_to_profile(command);
   }
-  if (command.profiled_steps == 0) std::cerr << where_the_model_is(command, setup, result, job);
+  const bool has_learned = !was_ended && !was_in_vain && !updated_nothing(result);
+  if (command.profiled_steps == 0) std::cerr << where_the_model_is(command, setup, result, has_learned, job);
   if (was_in_vain) std::cerr << why_nothing_was_learned(result) << '\n';
   if (was_ended) {
     std::cerr << fmt::format("strata: {}; {}\n", result.ended, kWhatHelps);

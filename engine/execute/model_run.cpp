@@ -85,6 +85,10 @@ std::optional<double> recent_loss(const TrainResult& result) {
   return count == 0 ? std::nullopt : std::optional(sum / static_cast<double>(count));
 }
 
+bool updated_nothing(const TrainResult& result) {
+  return result.counters.step > 0 && result.counters.skipped == result.counters.step;
+}
+
 int host_threads(const RunConfig& config) {
   if (config.train.threads > 0) return static_cast<int>(config.train.threads);
   constexpr int kCoresThatIssue = 2;

@@ -70,6 +70,9 @@ constexpr std::int64_t kStepsOfLoss = 10;
 /// Their mean loss, without those that have none; nothing if none has.
 std::optional<double> recent_loss(const TrainResult& result);
 
+/// Whether no step of the model updated anything, those before this process included.
+bool updated_nothing(const TrainResult& result);
+
 /// What a user may want to see while the run goes on. Called from the run's threads, one call at a time.
 class TrainListener {
  public:

@@ -24,7 +24,7 @@ std::optional<double> validation_of(const TrainResult& result) {
 
 /// What models are ranked by: nothing if the model has no place.
 std::optional<double> score_of(const ModelOutcome& model, bool by_validation) {
-  if (!model.ended.empty()) return std::nullopt;
+  if (!model.ended.empty() || updated_nothing(model.result)) return std::nullopt;
   return by_validation ? validation_of(model.result) : recent_loss(model.result);
 }
 
@@ -40,6 +40,7 @@ bool is_trained(const ModelOutcome& model) {
 
 std::string state_text(const ModelOutcome& model) {
   if (!model.ended.empty()) return "ended: " + model.ended;
+  if (updated_nothing(model.result)) return "learned nothing: no step's gradients were finite";
   if (is_trained(model)) return model.plan == nullptr ? "trained before" : "trained";
   return "stopped";
 }

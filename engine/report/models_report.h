@@ -32,7 +32,8 @@ struct ModelsReport {
   bool by_validation = true;  ///< whether models are compared by it, if each has one
 
   /// By the latest validation loss, unless one of the models that took steps and was not ended has none;
-  /// else by recent_loss(). The best first; without those that were ended or have no such loss.
+  /// else by recent_loss(). The best first; without those that were ended, learned nothing or have no such
+  /// loss.
   std::vector<std::size_t> ranking() const;
   bool ranks_by_validation() const;
 

@@ -39,7 +39,8 @@ TEST_F(DefaultFolder, HasTheModelThatARunWithoutAPathHasTrained) {
   const Outcome again = strata(train("mine/run.yaml"));
   EXPECT_EQ(again.status, 0);
   EXPECT_THAT(again.err,
-              HasSubstr("the run has all its 6 steps; --fresh starts over\nthe model is in out/run/"));
+              HasSubstr("the run has all its 6 steps; raise train.steps to train on, or start over "
+                        "with --fresh\nthe model is in out/run/"));
   fs::create_directory(path("elsewhere"));
   fs::rename(path("out"), path("elsewhere/out"));
   fs::rename(path("mine"), path("elsewhere/mine"));

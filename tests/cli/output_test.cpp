@@ -146,6 +146,19 @@ TEST_F(Output, AtTheEndHasCommandsThatWork) {
   EXPECT_THAT(more.err, AllOf(HasSubstr("start    resuming from "), HasSubstr("step 12/12")));
 }
 
+/// The run file asks for fewer than the checkpoint has, so twice what it asks for may be no step at all.
+TEST_F(Output, AtTheEndTrainsOnFromTheStepsThatTheCheckpointHas) {
+  const auto offered = [&](const std::string& steps) {
+    const Outcome run = strata(train("run.yaml", {"checkpoint.path=out", steps}));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return behind("  train on  ", run.err);
+  };
+  offered("train.steps=6");
+  EXPECT_THAT(offered("train.steps=2"), EndsWith(" --set 'train.steps=12'"));
+  EXPECT_THAT(offered("train.epochs=0.01"), EndsWith(" --set 'train.epochs=2'"));
+  EXPECT_THAT(pasted(offered("train.steps=2")).err, HasSubstr("step 12/12"));
+}
+
 /// Else the first answer a user sees is worse than the samples.
 TEST_F(Output, AtTheEndDrawsAsTheRunDrewItsSamples) {
   const auto said = [&](const std::string& samples) {

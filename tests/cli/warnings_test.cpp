@@ -65,6 +65,12 @@ TEST_F(Warning, OfTheDropoutOfAFolderOfAdaptersNamesBoth) {
   EXPECT_THAT(warnings({"adapter.dropout=0.25"}), Not(HasSubstr("warning")));
 }
 
+/// What it would answer is noise.
+void expect_no_use_of_the_model(const std::string& said) {
+  for (const char* command : {"  try it  ", "  export  ", "  train on  "})
+    EXPECT_THAT(said, Not(HasSubstr(command)));
+}
+
 TEST_F(Warning, OfARunThatUpdatedNothingEndsItWithStatusOne) {
   const Arguments infinite = {"train.precision=fp16", "train.loss_scale.initial=1e38",
                               "train.loss_scale.backoff=0.999", "train.steps=14", "checkpoint.path=out"};
@@ -74,6 +80,8 @@ TEST_F(Warning, OfARunThatUpdatedNothingEndsItWithStatusOne) {
       outcome.err,
       HasSubstr("strata: the run has learned nothing: the gradients of all its 14 steps were not finite"));
   EXPECT_TRUE(std::filesystem::exists(path("out") / "step-00000014")) << "what was saved is kept";
+  const std::string again = strata(train("run.yaml", infinite)).err;
+  for (const std::string& said : {outcome.err, again}) expect_no_use_of_the_model(said);
   EXPECT_EQ(count_of("gradients that are not finite update nothing", outcome.err), 10);
   EXPECT_EQ(count_of("warning: 10 steps in a row have updated nothing", outcome.err), 1);
 }
@@ -86,6 +94,7 @@ TEST_F(Warning, OfStepsInARowThatUpdateNothingEndsTheRun) {
                   {"20 steps in a row updated nothing", "their gradients were not finite",
                    "train.max_skipped_steps", "try a smaller optimizer.lr"});
   EXPECT_THAT(outcome.err, HasSubstr("the model is in out/step-0000002")) << "its weights are whole";
+  expect_no_use_of_the_model(outcome.err);
 }
 
 TEST_F(Warning, OfCurvesThatCannotGoOnLeavesTheRunGood) {

@@ -143,6 +143,15 @@ TEST_F(Leaderboard, HoldsWhatIsNotANumberForTheWorst) {
   EXPECT_THAT(best(), ElementsAre("third", "second", "first"));
 }
 
+/// Its loss is that of the weights it began with.
+TEST_F(Leaderboard, HasNoPlaceForAModelThatLearnedNothing) {
+  outcomes_[2].result.counters.skipped = 20;
+  EXPECT_THAT(best(), ElementsAre("second", "first"));
+  EXPECT_THAT(leaderboard_text(report()), HasSubstr("  learned nothing: no step's gradients were finite\n"));
+  outcomes_[2].result.counters.skipped = 19;
+  EXPECT_THAT(best(), ElementsAre("third", "second", "first"));
+}
+
 TEST_F(Leaderboard, NamesRankOverridesStepLossesAndState) {
   outcomes_[1].ended = "its loss is not finite";
   outcomes_[1].result = result_of({7}, {});
