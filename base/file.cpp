@@ -287,6 +287,10 @@ bool is_there(const fs::path& path) {
   return fs::symlink_status(path, error).type() != fs::file_type::not_found;
 }
 
+void make_folder_of(const fs::path& path, FileSystem& file_system) {
+  if (path.has_parent_path()) file_system.create_folders(path.parent_path());
+}
+
 void remove_quietly(FileSystem& file_system, const fs::path& path) noexcept {
   try {
     file_system.remove_all(path);

@@ -123,6 +123,10 @@ class FileReader {
 /// gives the reason. Never throws.
 bool is_there(const std::filesystem::path& path);
 
+/// Makes the folder in which `path` will be; a path without one is fine. Throws SystemError: what is wrong
+/// with the folder, where opening the file would only say that it is not there.
+void make_folder_of(const std::filesystem::path& path, FileSystem& file_system = FileSystem::real());
+
 /// Cleans up after an error that is already on its way: failing to remove is not another one.
 void remove_quietly(FileSystem& file_system, const std::filesystem::path& path) noexcept;
 

@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -60,9 +58,11 @@ std::int64_t end_of_packet(Bytewise& bytes, std::int64_t offset) {
 }
 
 int open_for_appending(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // a folder that cannot be made shows in the opening
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  try {
+    make_folder_of(path);
+  } catch (const IoError& error) {
+    throw ConfigError(fmt::format("report.trace.path: {}", error.what()));
+  }
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
   return ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 }

@@ -146,8 +146,7 @@ struct ReadEvent {
 
 EventFile::EventFile(const std::filesystem::path& folder) : descriptor_(-1) {
   const WatchedWait wait([&folder] { return "making an event file in " + folder.string(); });
-  std::error_code ignored;  // a folder that cannot be made shows in the opening
-  std::filesystem::create_directories(folder, ignored);
+  FileSystem::real().create_folders(folder);
   const Folder open = Folder::named(folder);
   auto number = static_cast<std::int64_t>(wall_seconds());
   for (const std::string& name : open.names()) {

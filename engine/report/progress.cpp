@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json_text.h"
 #include "base/watchdog.h"
 #include "engine/report/figures.h"
@@ -181,9 +182,11 @@ class MetricsLog::File {
 };
 
 MetricsLog::File::File(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // a folder that cannot be made shows in the opening
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  try {
+    make_folder_of(path);
+  } catch (const IoError& error) {
+    throw ConfigError(fmt::format("report.metrics: {}", error.what()));
+  }
   const WatchedWait wait([&path] {
     std::error_code error;
     const bool is_pipe = std::filesystem::is_fifo(path, error);

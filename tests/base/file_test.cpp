@@ -263,6 +263,15 @@ TEST(File, RemovingIsRecursiveAndForgivesWhatIsNotThere) {
   EXPECT_FALSE(is_there(folder / "a"));
 }
 
+TEST(File, HasAFolderMadeForIt) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 2; ++i) make_folder_of(folder / "a/b/file");
+  write_file(FileSystem::real(), folder / "a/b/file", "");
+  make_folder_of("file");
+  expect_error<IoError>([&] { make_folder_of(folder / "a/b/file/c/d"); },
+                        {"cannot create the folder ", "a/b/file/c: Not a directory"});
+}
+
 TEST(File, AnEmptyFileHasTheHashOfNothing) {
   const TemporaryFolder folder;
   write_file(FileSystem::real(), folder / "file", "");

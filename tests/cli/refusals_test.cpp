@@ -291,6 +291,15 @@ TEST_F(Refusal, OfACheckpointOfAnotherFreezeNamesATensorAndWhatWasFrozen) {
   EXPECT_EQ(strata(train("exported.yaml")).status, 0);
 }
 
+/// What could not be done is making the folder; that its file is not there follows from it.
+TEST_F(Refusal, OfAReportWhoseFolderCannotBeMadeSaysWhy) {
+  const std::string why = "cannot create the folder corpus.txt/sub: Not a directory";
+  for (const std::string report :
+       {"report.metrics=corpus.txt/sub/m", "report.trace={path: corpus.txt/sub/t, steps: [1]}",
+        "report.tensorboard=corpus.txt/sub"})
+    expect_sentence(strata(train("run.yaml", {report})), 2, {"strata: report.", why});
+}
+
 TEST_F(Refusal, OfSequencesLongerThanLearnedPositionsNamesBoth) {
   write("gpt2.yaml",
         "model: {architecture: gpt2, config: {n_layer: 1, n_embd: 16, n_head: 2, n_positions: 16, "
