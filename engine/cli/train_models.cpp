@@ -32,8 +32,10 @@
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
+#include "engine/report/wrapped.h"
 #include "engine/run/device.h"
 #include "engine/run/one_run.h"
+#include "engine/run/precision.h"
 
 namespace strata {
 namespace {
@@ -429,7 +431,12 @@ class ModelsTraining {
                               .rates = rates_,
                               .seconds = seconds_,
                               .by_validation = run_.select.by == SelectBy::validation};
-    (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
+    const std::string leaderboard = leaderboard_text(report, command_.verbose);
+    if (command_.json == "-") {
+      std::cerr << leaderboard;
+    } else {
+      std::cout << for_output(leaderboard);
+    }
     nlohmann::json json = models_json(report);
     json["opening"] = opening_.lines();
     for (std::size_t m = 0; m < prepared_.models.size(); ++m)

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -12,9 +14,11 @@
 #include "collectives/launcher.h"
 #include "engine/cli/own_name.h"
 #include "engine/cli/say.h"
+#include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
 #include "engine/config/model_names.h"
 #include "engine/plan/lower/strategy.h"
+#include "engine/profile/profile_folder.h"
 #include "engine/report/terminal_keys.h"
 
 namespace strata {
@@ -69,7 +73,11 @@ void HangAdvice::set(const std::string& what) {
 
 RunNotes notes_on_terminal() {
   return {.on_warning = [](const std::string& sentence) { tell("warning: " + sentence + "\n"); },
-          .on_texts = [](const std::string& line) { tell("texts    " + line + "\n"); },
+          // Models that share their texts hear the line of each.
+          .on_texts =
+              [said = std::make_shared<std::set<std::string>>()](const std::string& line) {
+                if (said->insert(line).second) tell("texts    " + line + "\n");
+              },
           .follow_texts = []() -> RunNotes::Follower {
             return [line = std::make_shared<TextsLine>()](const TokenizeProgress& progress) {
               line->show(progress);

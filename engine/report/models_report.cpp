@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "engine/execute/plan_check.h"
 #include "engine/report/figures.h"
@@ -85,6 +86,26 @@ std::string table_text(const std::vector<Row>& rows) {
   return text;
 }
 
+/// What is not a number is worse than any; worse still is none.
+double comparable(const std::optional<double>& loss) {
+  constexpr double kWorst = std::numeric_limits<double>::infinity();
+  return !loss || std::isnan(*loss) ? kWorst : *loss;
+}
+
+/// Models that have no place in the ranking. Losses of one step compare, so who came further is the first.
+std::vector<std::size_t> unranked(const ModelsReport& report, const std::vector<std::size_t>& ranking) {
+  std::vector<std::size_t> others;
+  for (std::size_t m = 0; m < report.models.size(); ++m)
+    if (std::ranges::find(ranking, m) == ranking.end()) others.push_back(m);
+  const bool by_validation = report.ranks_by_validation();
+  std::ranges::stable_sort(others, {}, [&](std::size_t m) {
+    const TrainResult& result = report.models[m].result;
+    return std::pair(-result.counters.step,
+                     comparable(by_validation ? validation_of(result) : recent_loss(result)));
+  });
+  return others;
+}
+
 /// Ranked models, then those that were ended or are not to be compared.
 std::string models_text(const ModelsReport& report) {
   std::vector<Row> rows = {{"rank", "model", "overrides", "step", "loss", "validation", "state"}};
@@ -94,9 +115,7 @@ std::string models_text(const ModelsReport& report) {
   const std::vector<std::size_t> ranking = report.ranking();
   for (const std::size_t m : ranking)
     rows.push_back(cells_of(report.models[m], fmt::format("{}", rows.size())));
-  for (std::size_t m = 0; m < report.models.size(); ++m) {
-    if (std::ranges::find(ranking, m) == ranking.end()) rows.push_back(cells_of(report.models[m], "-"));
-  }
+  for (const std::size_t m : unranked(report, ranking)) rows.push_back(cells_of(report.models[m], "-"));
   return table_text(rows);
 }
 
@@ -148,11 +167,8 @@ std::vector<std::size_t> ModelsReport::ranking() const {
   for (std::size_t m = 0; m < models.size(); ++m) {
     if (score_of(models[m], is_by_validation)) ranked.push_back(m);
   }
-  // What is not a number is worse than any.
-  std::ranges::stable_sort(ranked, {}, [&](std::size_t m) {
-    const double score = *score_of(models[m], is_by_validation);
-    return std::isnan(score) ? std::numeric_limits<double>::infinity() : score;
-  });
+  std::ranges::stable_sort(ranked, {},
+                           [&](std::size_t m) { return comparable(score_of(models[m], is_by_validation)); });
   return ranked;
 }
 
@@ -170,13 +186,15 @@ double ModelsReport::idle_share() const {
   return seconds > 0 ? std::max(0.0, 1 - busy / seconds) : 0;
 }
 
-std::string leaderboard_text(const ModelsReport& report) {
+std::string leaderboard_text(const ModelsReport& report, bool is_verbose) {
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
   line(fmt::format("leaderboard by {}loss{} the mean over the last {} steps",
                    report.ranks_by_validation() ? "the latest validation " : "",
                    report.ranks_by_validation() ? "; loss is" : ",", kStepsOfLoss));
   text += models_text(report);
+  if (report.ranking().size() + 1 < report.models.size())
+    line("models without a rank: those that came further first, then by loss");
   if (report.plan == nullptr) {
     line("nothing was left to train: each model was trained or ended before");
     return text;
@@ -189,7 +207,7 @@ std::string leaderboard_text(const ModelsReport& report) {
     line("memory     " + tier_text(tier_plan(*report.plan, tier), report.measured));
   for (const Link link : used_links(report.plan->training, report.plan->budgets))
     line("traffic    " + moved_text(link, report.planned[link], report.measured));
-  line("turns      " + sequence_text(*report.plan));
+  if (is_verbose) line("turns      " + sequence_text(*report.plan));
   return text;
 }
 

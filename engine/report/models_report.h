@@ -42,8 +42,9 @@ struct ModelsReport {
   double idle_share() const;
 };
 
-/// A table of all models, the best first, and what the run was like.
-std::string leaderboard_text(const ModelsReport& report);
+/// A table of all models, the best first, and what the run was like; if `is_verbose`, also its turns. Models
+/// without a rank stand below those with one: those that came further first, then by loss.
+std::string leaderboard_text(const ModelsReport& report, bool is_verbose = false);
 /// Keys as documented in docs/reference/reports.md.
 nlohmann::json models_json(const ModelsReport& report);
 

@@ -102,6 +102,17 @@ TEST_F(BeginTokens, AreThoseOfThePostProcessorUnlessOneSaysOtherwise) {
                   {"begin_token always: model/tokenizer_config.json names no bos_token"});
 }
 
+TEST_F(BeginTokens, AreSaidOnceOfModelsThatShareTheirTexts) {
+  write("sweep.yaml", run_file() + "checkpoint: none\nsweep: {train.seed: [3, 4]}\n");
+  const std::string said =
+      strata(train("sweep.yaml", {"data.tokenizer=auto", "data.tokenizer_path=model", "data.cache=cache",
+                                  "model.config.vocab_size=400", "train.steps=1"}))
+          .err;
+  const std::size_t first = said.find("texts    begin with ");
+  ASSERT_NE(first, said.npos) << said;
+  EXPECT_EQ(said.find("texts    begin with ", first + 1), said.npos) << said;
+}
+
 TEST_F(BeginTokens, AreThoseOfTheRunInGenerationAndEvaluation) {
   const auto run = [&](const std::string& begin) {
     return train("run.yaml", {"data.tokenizer=auto", "data.tokenizer_path=model", "data.cache=cache",

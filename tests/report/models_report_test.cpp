@@ -166,13 +166,25 @@ TEST_F(Leaderboard, NamesRankOverridesStepLossesAndState) {
                       "finite\n")));
 }
 
+TEST_F(Leaderboard, OrdersModelsWithoutARankByHowFarTheyCameAndThenByLoss) {
+  for (ModelOutcome& outcome : outcomes_) outcome.ended = "outdone";
+  outcomes_[0].result = result_of({1, 9}, {});
+  outcomes_[1].result = result_of({1, 7}, {});
+  outcomes_[2].result = result_of({1, 9, 9}, {});
+  const std::string text = leaderboard_text(report());
+  EXPECT_LT(text.find("-  third"), text.find("-  second"));
+  EXPECT_LT(text.find("-  second"), text.find("-  first"));
+  EXPECT_THAT(text, HasSubstr("models without a rank: those that came further first, then by loss\n"));
+}
+
 TEST_F(Leaderboard, TellsMakespanIdleTimeMemoryTrafficAndOrders) {
   measured_.busy_seconds[static_cast<std::size_t>(Lane::compute)] = 9;
   measured_.count.peak_bytes[static_cast<std::size_t>(Tier::device)] = 3 * MiB;
   measured_.count.traffic[Link::h2d] = 5 * MiB;
   planned_[Link::h2d] = 6 * MiB;
   // 3 models, 20 steps, 96 tokens, 12 seconds
-  EXPECT_THAT(leaderboard_text(report()),
+  EXPECT_THAT(leaderboard_text(report()), Not(HasSubstr("turns ")));
+  EXPECT_THAT(leaderboard_text(report(), /*is_verbose=*/true),
               AllOf(HasSubstr("all models 12s, 480 tokens/s\n"),
                     HasSubstr("computing  75.0 % of the time, 25.0 % idle\n"),
                     HasSubstr("memory     device  peak " + format_bytes(plan_.arena_bytes(Tier::device)) +
