@@ -2,6 +2,7 @@
 // where its checkpoints are, and which model is beneath adapters.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <utility>
@@ -62,15 +63,21 @@ Exported named_by_folder(const ExportCommand& command) {
   return {.checkpoints = path};
 }
 
+[[noreturn]] void ask_for_one(const RunModels& run, const ExportCommand& command) {
+  const std::string recorded = run.checkpoint_path.empty() ? "" : best_model_in(run.checkpoint_path);
+  const auto found = std::ranges::find(run.models, recorded, &NamedRun::name);
+  const bool is_known = found != run.models.end();
+  const std::string& folder = (is_known ? *found : run.models.front()).config.checkpoint.path;
+  std::vector<std::string> names;
+  names.reserve(run.models.size());
+  for (const NamedRun& model : run.models) names.push_back(model.name);
+  ask_for_one_model(command.run_file, names, is_known ? recorded : "",
+                    folder.empty() ? "CHECKPOINTS" : folder, {"export", "", command.folder});
+}
+
 Exported named_by_run_file(const ExportCommand& command, Watchdog& watchdog) {
   const RunModels run = load_run_models(command.run_file, command.overrides);
-  if (run.models.size() > 1) {
-    std::vector<std::string> names;
-    for (const NamedRun& model : run.models) names.push_back(model.name);
-    const std::string& first = run.models.front().config.checkpoint.path;
-    ask_for_one_model(command.run_file, names, first.empty() ? "CHECKPOINTS" : first,
-                      {"export", "", command.folder});
-  }
+  if (run.models.size() > 1) ask_for_one(run, command);
   const RunConfig& config = run.models.front().config;
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   CommandFiles files = files_of(command, run);

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/cli/own_name.h"
+#include "engine/execute/run_record.h"
 #include "engine/generate/prompts.h"
 
 namespace strata {
@@ -95,24 +96,37 @@ std::vector<std::string> models_in(const fs::path& folder) {
   return names;
 }
 
+std::string best_model_in(const fs::path& folder) try {
+  return load_run_record(folder).best;
+} catch (const Error&) {
+  return "";
+}
+
 void refuse_several_models(const fs::path& folder, const std::vector<std::string>& words) {
   std::error_code cannot_be_asked;
   if (!fs::is_directory(folder, cannot_be_asked)) return;
   if (is_there(folder / kManifestName) || is_there(folder / "config.json")) return;
   if (!checkpoint_folders(FileSystem::real(), folder).empty()) return;
   const std::vector<std::string> names = models_in(folder);
-  if (!names.empty()) ask_for_one_model(folder.string(), names, (folder / names.front()).string(), words);
+  if (names.empty()) return;
+  const std::string recorded = best_model_in(folder);
+  const std::string best = std::ranges::count(names, recorded) > 0 ? recorded : "";
+  ask_for_one_model(folder.string(), names, best, (folder / (best.empty() ? names.front() : best)).string(),
+                    words);
 }
 
 void ask_for_one_model(const std::string& what, const std::vector<std::string>& names,
-                       const std::string& folder, std::vector<std::string> words) {
+                       const std::string& best, const std::string& folder, std::vector<std::string> words) {
   constexpr std::size_t kMostNames = 8;
   const std::size_t shown = std::min(names.size(), kMostNames);
   std::string list =
       fmt::to_string(fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
   if (shown < names.size()) list += fmt::format("; and {} more", names.size() - shown);
   std::ranges::replace(words, std::string(), folder);
-  throw ConfigError(fmt::format("{} has the models {}; name one: {}", what, list, command_line(words)));
+  const std::string which =
+      best.empty() ? "none is known to be the best before the run's end" : "the best is " + best;
+  throw ConfigError(
+      fmt::format("{} has the models {}; {}; name one: {}", what, list, which, command_line(words)));
 }
 
 }  // namespace strata

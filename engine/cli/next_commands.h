@@ -23,13 +23,17 @@ std::string command_to_train_on(const TrainCommand& command, const RunConfig& co
 /// Folders in `folder` that have checkpoints: the models of a run of several, in the order of their names.
 std::vector<std::string> models_in(const std::filesystem::path& folder);
 
+/// Name of the best model, as the record in the folder of a run says; empty if there is none that says it.
+std::string best_model_in(const std::filesystem::path& folder);
+
 /// Throws ConfigError if `folder` has no model itself but several models in it: it names them and the command
-/// for one, which has that model's folder where `words` has an empty word. Only reads.
+/// for the best, which has that model's folder where `words` has an empty word. Only reads.
 void refuse_several_models(const std::filesystem::path& folder, const std::vector<std::string>& words);
 
 /// Throws ConfigError: `what` has the models of these names, and one of them is asked for by `words`, as
-/// above; `folder` is the first one's.
+/// above; `folder` is that of the best, or of the first if `best` is empty.
 [[noreturn]] void ask_for_one_model(const std::string& what, const std::vector<std::string>& names,
-                                    const std::string& folder, std::vector<std::string> words);
+                                    const std::string& best, const std::string& folder,
+                                    std::vector<std::string> words);
 
 }  // namespace strata

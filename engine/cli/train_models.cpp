@@ -103,6 +103,7 @@ class ModelsTraining {
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       if (!is_over(record_, run_.models[m])) trained_.push_back(m);
     }
+    if (!trained_.empty()) record_.best.clear();
     return trained_.empty() ? report({}, Measurements(), Traffic()) : run();
   }
 
@@ -444,7 +445,10 @@ class ModelsTraining {
     write_json(command_.json, json);
     if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
     if (command_.profiled_steps == 0) say_where_models_are();
-    if (command_.profiled_steps == 0 && !is_stopped) say_how_to_use_the_best(report);
+    if (command_.profiled_steps == 0 && !is_stopped) {
+      note_best(report);
+      say_how_to_use_the_best(report);
+    }
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} with: {}",
                                run_.checkpoint_path.empty() ? "start again" : "all was saved; resume",
@@ -467,6 +471,15 @@ class ModelsTraining {
                                 : fmt::format("{} is in {}", model.name, own))
                 << '\n';
     }
+  }
+
+  /// Other commands offer this model. Of the first rank.
+  void note_best(const ModelsReport& report) {
+    const std::vector<std::size_t> ranking = report.ranking();
+    const std::string best = ranking.empty() ? "" : run_.models[ranking.front()].name;
+    if (run_.checkpoint_path.empty() || best == record_.best) return;
+    record_.best = best;
+    store_run_record(record_, run_.checkpoint_path);
   }
 
   void say_how_to_use_the_best(const ModelsReport& report) const {

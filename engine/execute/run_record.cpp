@@ -63,6 +63,7 @@ RunRecord record_from(const nlohmann::json& json) {
     throw ConfigError(
         fmt::format("its version is {} and this program's {}", json_text(json.at("version")), kVersion));
   record.run_file = json.value("run_file", "");
+  record.best = json.value("best", "");
   for (const auto& [name, model] : json.at("models").items()) record.models[name] = model_from(model);
   for (const nlohmann::json& rung : json.at("rungs")) {
     const std::int64_t step = count_in(rung, "step");
@@ -107,6 +108,7 @@ std::string to_text(const RunRecord& record) {
                          {"models", nlohmann::json::object()},
                          {"rungs", nlohmann::json::array()}};
   if (!record.run_file.empty()) json["run_file"] = record.run_file;
+  if (!record.best.empty()) json["best"] = record.best;
   for (const auto& [name, model] : record.models) json["models"][name] = to_json(model);
   std::map<std::int64_t, nlohmann::json> rungs;
   for (const auto& [step, losses] : record.losses) rungs[step]["losses"] = losses;

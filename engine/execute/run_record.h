@@ -30,6 +30,7 @@ struct RecordedModel {
 struct RunRecord {
   std::string run_file = {};  ///< its path from the run's folder on; older records do not say it
   std::map<std::string, RecordedModel> models;  ///< by name
+  std::string best = {};  ///< name of the first of the leaderboard; empty until the run has one
   /// By the step of a rung: who ended there, and why.
   std::map<std::int64_t, std::map<std::string, std::string>> rungs;
   /// By the step of a rung: the training losses of models that were there, which no checkpoint has.

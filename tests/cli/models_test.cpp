@@ -186,15 +186,21 @@ TEST_F(Models, SayHowTheBestIsUsedAndTheCommandsWorkAsPasted) {
   const Outcome exported = pasted(behind("  export    ", trained.err));
   EXPECT_EQ(exported.status, 0) << exported.err;
   EXPECT_THAT(exported.out, HasSubstr("wrote out-best (step 6, fp32)"));
+  const std::string best = behind("the best is ", trained.err);
   const Outcome of_folder = strata({"export", "out", "my best"});
-  expect_sentence(of_folder, 2, {"out has the models lr=1e-2,seed=3; lr=1e-2,seed=4; ", "name one: "});
+  expect_sentence(of_folder, 2,
+                  {"out has the models lr=1e-2,seed=3; lr=1e-2,seed=4; ",
+                   "; the best is " + best + "; name one: ", "export 'out/" + best + "' 'my best'"});
   const Outcome one = pasted(behind("name one: ", of_folder.err));
   EXPECT_EQ(one.status, 0) << one.err;
   EXPECT_THAT(one.out, HasSubstr("wrote my best"));
   expect_sentence(strata({"export", "sweep.yaml", "new"}), 2,
-                  {"sweep.yaml has the models", "export 'out/lr="});
+                  {"sweep.yaml has the models", "export 'out/" + best + "' new"});
   expect_sentence(strata({"generate", "out", "--prompt", "a"}), 2,
-                  {"out has the models", "generate 'out/lr="});
+                  {"out has the models", "generate 'out/" + best + "'"});
+  std::filesystem::remove(path("out/run.json"));
+  expect_sentence(strata({"export", "sweep.yaml", "new"}), 2,
+                  {"none is known to be the best", "export 'out/lr=1e-2,seed=3' new"});
 }
 
 TEST_F(Models, StoppedByCtrlCAreSavedAndGoOnToTheSameBits) {

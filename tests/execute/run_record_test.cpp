@@ -28,6 +28,7 @@ RunRecord some_record() {
                               .skipped = 1,
                               .saves = 2};
   record.models["lr=1e-3"] = {.steps = 6, .step = 3, .ended = "2 of 2 at step 3", .state_hash = "4567"};
+  record.best = "lr=1e-2";
   record.rungs[3]["lr=1e-3"] = "2 of 2 at step 3";
   record.rungs[5] = {};
   record.losses[3] = {{"lr=1e-2", 4.5}, {"lr=1e-3", 5.25}};
