@@ -35,15 +35,15 @@ std::string text_with_checksum(nlohmann::json manifest) {
 }
 
 /// As a text; as numbers of its bytes if it is no UTF-8.
-nlohmann::json path_in_json(const std::string& path) {
-  const bool is_text = std::ranges::all_of(path, [](char byte) { return byte > 0; });
+nlohmann::json text_in_json(const std::string& text) {
+  const bool is_text = std::ranges::all_of(text, [](char byte) { return byte > 0; });
   if (is_text ||
-      nlohmann::json(path).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) == '"' + path + '"')
-    return path;
-  return std::vector<std::uint8_t>(path.begin(), path.end());
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) == '"' + text + '"')
+    return text;
+  return std::vector<std::uint8_t>(text.begin(), text.end());
 }
 
-std::string path_from_json(const nlohmann::json& json) {
+std::string text_from_json(const nlohmann::json& json) {
   if (!json.is_array()) return json;
   const auto bytes = json.get<std::vector<std::uint8_t>>();
   return {bytes.begin(), bytes.end()};
@@ -89,7 +89,7 @@ std::string to_text(const Manifest& manifest) {
     json["adapter"]["alpha_pattern"] = manifest.adapter.alpha_pattern;
   }
   if (manifest.base) {
-    json["base"] = {{"path", path_in_json(manifest.base->path)},
+    json["base"] = {{"path", text_in_json(manifest.base->path)},
                     {"seed", manifest.base->seed},
                     {"samples_xxh3", manifest.base->samples}};
     if (has_blocks(manifest.base->frozen_as)) json["base"]["frozen_as"] = word_of(manifest.base->frozen_as);
@@ -97,8 +97,9 @@ std::string to_text(const Manifest& manifest) {
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (!manifest.progress.schedule.is_null()) json["schedule"] = manifest.progress.schedule;
+  for (const auto& [key, value] : manifest.progress.data) json["data"][key] = text_in_json(value);
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
-  if (!manifest.run_file.empty()) json["run_file"] = path_in_json(manifest.run_file);
+  if (!manifest.run_file.empty()) json["run_file"] = text_in_json(manifest.run_file);
   if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
   return text_with_checksum(std::move(json));
 }
@@ -143,7 +144,7 @@ std::optional<Manifest::Base> base_in(const nlohmann::json& json, const fs::path
   const auto found = json.find("base");
   if (found == json.end()) return std::nullopt;
   const nlohmann::json& seed = found->at("seed");
-  Manifest::Base base = {.path = path_from_json(found->at("path")),
+  Manifest::Base base = {.path = text_from_json(found->at("path")),
                          .seed = seed.is_number_unsigned() ? seed.get<std::uint64_t>() : 0,
                          .samples = found->at("samples_xxh3")};
   const bool is_a_place = base.path.empty() || fs::path(base.path).is_absolute();
@@ -185,7 +186,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
     report_damage(path, "the manifest is malformed (base without adapter)");
   manifest.rule = rule_in(json, path);
   if (const auto run_file = json.find("run_file"); run_file != json.end())
-    manifest.run_file = path_from_json(*run_file);
+    manifest.run_file = text_from_json(*run_file);
   manifest.progress = {
       .step = json.at("step"),
       .applied_updates = json.at("applied_updates"),
@@ -198,6 +199,10 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
     layout->at("ranks").get_to(manifest.progress.layout_ranks);
   }
   manifest.progress.schedule = json.value("schedule", nlohmann::json());
+  if (const auto data = json.find("data"); data != json.end()) {
+    for (const auto& [key, value] : data->get<std::map<std::string, nlohmann::json>>())
+      manifest.progress.data[key] = text_from_json(value);
+  }
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
   manifest.companions = json.value("companions", manifest.companions);
   for (const auto& [name, file] : manifest.files) {

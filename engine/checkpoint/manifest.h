@@ -40,6 +40,8 @@ struct Progress {
   std::vector<std::string> layout = {};
   std::int64_t layout_ranks = 0;
   nlohmann::json schedule = {};  ///< of the learning rate, as it was used; older checkpoints do not say it
+  /// Values by key of the settings that decide which samples are read; older checkpoints do not say them.
+  std::map<std::string, std::string> data = {};
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 

@@ -428,14 +428,20 @@ bool ModelRun::resume() {
   if (take_dropout(saved) != take_dropout(wanted))
     listener_->on_warning(
         "dropout is not that of the checkpoint: the run continues with what the run file asks for");
-  if (saved != wanted) {
-    listener_->on_warning(
-        "the data, the batch or the seed is not that of the checkpoint: the run continues with other "
-        "samples");
-  }
+  warn_of_data(progress, saved == wanted);
   warn_of_schedule(progress.schedule);
   listener_->on_start(fmt::format("resuming from {} (step {})", loaded->folder.string(), progress.step));
   return true;
+}
+
+/// Files may be others under the same settings, and older checkpoints do not say their settings.
+void ModelRun::warn_of_data(const Progress& saved, bool is_same_position) {
+  std::vector<std::string> warnings = differences(saved.data, data_settings(setup_.config));
+  if (warnings.empty() && !is_same_position)
+    warnings.emplace_back(
+        "the data, the batch or the seed is not that of the checkpoint: the run continues with other "
+        "samples");
+  for (const std::string& warning : warnings) listener_->on_warning(warning);
 }
 
 /// More steps of the same schedule are what a run is resumed for.

@@ -185,6 +185,7 @@ class ModelRun {
   StateSaver::Setup saver();
   void make_state();
   bool resume();
+  void warn_of_data(const Progress& saved, bool is_same_position);
   void warn_of_schedule(nlohmann::json saved);
   void initialise_weights();
   void note_saved(std::int64_t step);

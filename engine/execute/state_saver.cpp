@@ -40,7 +40,8 @@ ChosenOnce chosen_once(const RunConfig& config, const Precision& precision) {
   return {.precision = precision,
           .layout = config.plan.found,
           .ranks = config.ranks(),
-          .schedule = schedule_json(config)};
+          .schedule = schedule_json(config),
+          .data = data_settings(config)};
 }
 
 Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen) {
@@ -53,7 +54,8 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, c
           .precision = chosen.precision,
           .layout = chosen.layout,
           .layout_ranks = chosen.layout.empty() ? 0 : chosen.ranks,
-          .schedule = chosen.schedule};
+          .schedule = chosen.schedule,
+          .data = chosen.data};
 }
 
 StateSaver::StateSaver(Setup setup)

@@ -10,6 +10,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/config/run_config.h"
 #include "engine/data/training_data.h"
+#include "engine/execute/data_settings.h"
 #include "engine/execute/device_copy.h"
 #include "engine/plan/program/program.h"
 #include "optim/counters.h"
@@ -23,6 +24,7 @@ struct ChosenOnce {
   std::vector<std::string> layout = {};  ///< RunConfig::PlanSection::found
   std::int64_t ranks = 1;                ///< of the run
   nlohmann::json schedule = {};          ///< schedule_json()
+  DataSettings data = {};                ///< data_settings()
 };
 /// The learning rate's schedule as checkpoints keep it: type, lr, warmup and steps in steps, minimum_ratio.
 nlohmann::json schedule_json(const RunConfig& config);

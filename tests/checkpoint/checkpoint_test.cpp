@@ -33,7 +33,8 @@ Progress full_progress_at(std::int64_t step) {
           .skipped_steps = 1,
           .loss_scale = {.scale = 512, .finite_steps = 7},
           .sampler = {{"epoch", 2}, {"position", step}},
-          .precision = DType::fp16};
+          .precision = DType::fp16,
+          .data = {{"data.path", "a\xff.txt"}, {"data.packing", "none"}, {"data.validation", ""}}};
 }
 
 void save(const fs::path& path, const Model& model, State& state, std::int64_t step, std::int64_t keep = 2) {

@@ -139,6 +139,22 @@ TEST_F(Data, LeaveTheScheduleThatWasUsedInTheCheckpoint) {
   EXPECT_THAT(other.err, HasSubstr("warning: the learning rate's schedule is not that of the checkpoint"));
 }
 
+/// A --set that was a try does not pass unseen.
+TEST_F(Data, WhoseSettingsAreNotThoseOfTheCheckpointAreNamed) {
+  const auto said = [&](const std::string& steps, const std::string& length) {
+    const Outcome outcome = strata(
+        train("run.yaml", {"checkpoint.path=out", "train.steps=" + steps, "data.sequence_length=" + length}));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.err;
+  };
+  said("1", "24");
+  EXPECT_THAT(said("2", "24"), Not(HasSubstr("warning")));
+  EXPECT_THAT(
+      said("3", "16"),
+      HasSubstr("warning: data.sequence_length is not that of the checkpoint: it was 24, and is 16 now"));
+  EXPECT_THAT(said("4", "16"), Not(HasSubstr("warning")));
+}
+
 TEST_F(Data, OfConversationsIsCountedWithWhatOfItIsTrainedOn) {
   write_talks("talks.jsonl", 10, 10);
   for (int i = 0; i < 2; ++i) {  // made, and found in the cache
