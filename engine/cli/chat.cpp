@@ -20,7 +20,7 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view kReset = "/reset", kExit = "/exit";
+constexpr std::string_view kReset = "/reset", kExit = "/exit", kHelp = "/help";
 
 GenerationOptions options_of(const ChatCommand& command, const OpenedModel& opened, const PromptText& text,
                              const std::string& tokenizer) {
@@ -119,6 +119,10 @@ std::string remark_on(StopReason reason, std::int64_t max_tokens) {
   return "";
 }
 
+std::string help() {
+  return fmt::format("Ctrl-C stops an answer, {} begins anew, {} or Ctrl-D ends", kReset, kExit);
+}
+
 void converse(const ChatCommand& command, Conversation& conversation, ChatInput& input) {
   const bool is_quiet = command.json == "-";
   const auto show = [&](const std::string& text) {
@@ -127,14 +131,17 @@ void converse(const ChatCommand& command, Conversation& conversation, ChatInput&
   while (const std::optional<std::string> message = input.next()) {
     if (*message == kExit) return;
     if (*message == kReset) conversation.reset();
-    if (*message == kReset || message->find_first_not_of(" \t\n") == std::string::npos) continue;
+    if (*message == kHelp) tell(help() + "\n");
+    if (*message == kReset || *message == kHelp || message->find_first_not_of(" \t\n") == std::string::npos)
+      continue;
     try {
       const StopReason reason = conversation.answer(*message, show);
       show("\n");
-      if (const std::string remark = remark_on(reason, command.max_tokens); !remark.empty()) say(remark);
+      if (const std::string remark = remark_on(reason, command.max_tokens); !remark.empty())
+        tell(remark + "\n");
     } catch (const ConfigError& error) {
       if (!input.is_terminal()) throw;
-      say(error.what());
+      tell(std::string(error.what()) + "\n");
     }
   }
 }
@@ -157,8 +164,7 @@ int run_chat(const ChatCommand& command) {
   conversation.prepare();
   input.emplace();
   if (input->is_terminal())
-    std::cerr << fmt::format("{}, {}: Ctrl-C stops an answer, {} begins anew, {} or Ctrl-D ends\n",
-                             opened.source.name, name_of(opened.precision), kReset, kExit);
+    std::cerr << fmt::format("{}, {}: {}\n", opened.source.name, name_of(opened.precision), help());
   converse(command, conversation, *input);
   input.reset();
   write_json(command.json, {{"model", opened.source.name},

@@ -24,8 +24,10 @@ std::atomic<Mode> mode = Mode::found;
 static_assert(std::atomic<Mode>::is_always_lock_free, "signal handlers use it");
 termios as_found;  ///< valid if mode is keys
 
+/// A terminal that does not control this process knows no foreground: it refuses nobody.
 bool is_in_foreground() {
-  return ::tcgetpgrp(kTerminal) == ::getpgrp();
+  const pid_t foreground = ::tcgetpgrp(kTerminal);
+  return foreground == ::getpgrp() || (foreground < 0 && errno == ENOTTY);
 }
 
 /// A process that has come to the background meanwhile is not stopped for it.

@@ -22,14 +22,21 @@
 namespace strata::test {
 namespace {
 
-/// In a new session: starts the program as a shell does, in the foreground, and ends as it does.
+/// Of a program over the terminal that is its input: as a shell gives it, or none, as some containers do.
+enum class Control { foreground, none };
+
+/// In a new session: starts the program as a shell does, and ends as it does.
 [[noreturn]] void start_as_shell(const std::vector<char*>& arguments, const std::filesystem::path& folder,
-                                 int tell) {
+                                 int tell, Control control) {
   ::signal(SIGTTOU, SIG_IGN);
   const pid_t id = ::fork();
   if (id == 0) {
-    ::setpgid(0, 0);
-    ::tcsetpgrp(STDIN_FILENO, ::getpid());
+    if (control == Control::none) {
+      ::setsid();
+    } else {
+      ::setpgid(0, 0);
+      ::tcsetpgrp(STDIN_FILENO, ::getpid());
+    }
     ::signal(SIGTTOU, SIG_DFL);
     ::close(tell);
     if (::chdir(folder.c_str()) == 0) ::execv(arguments[0], arguments.data());
@@ -44,7 +51,8 @@ namespace {
 /// The program on a terminal of its own.
 class OnTerminal {
  public:
-  OnTerminal(const std::filesystem::path& folder, const Arguments& arguments, unsigned short columns = 100) {
+  OnTerminal(const std::filesystem::path& folder, const Arguments& arguments, unsigned short columns = 100,
+             Control control = Control::foreground) {
     std::vector<std::string> texts = {STRATA_PROGRAM};
     texts.insert(texts.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;
@@ -55,7 +63,7 @@ class OnTerminal {
     std::array<int, 2> told;
     EXPECT_EQ(::pipe(told.data()), 0);
     shell_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
-    if (shell_ == 0) start_as_shell(pointers, folder, told[1]);
+    if (shell_ == 0) start_as_shell(pointers, folder, told[1], control);
     found_ = settings();
     ::close(told[1]);
     EXPECT_EQ(::read(told[0], &id_, sizeof id_), static_cast<ssize_t>(sizeof id_));
@@ -219,6 +227,22 @@ TEST_F(RunsOnATerminal, HoldAConversation) {
   const nlohmann::json messages = nlohmann::json::parse(std::ifstream(path("talk.json")))["messages"];
   ASSERT_EQ(messages.size(), 2U) << "since /reset";
   EXPECT_EQ(messages[0]["content"], "Hi!");
+}
+
+TEST_F(RunsOnATerminal, HoldAConversationOnOneThatDoesNotControlThem) {
+  make_chat_model("model");
+  OnTerminal chat(path("."),
+                  {"chat", "model", "--temperature", "0", "--max-tokens", "5", "--json", "talk.json"}, 100,
+                  Control::none);
+  ASSERT_TRUE(chat.shows("/exit or Ctrl-D ends")) << chat.screen();
+  ASSERT_TRUE(chat.until([&] { return chat.listens(); }));
+  chat.type("/help\nHi!\n");
+  ASSERT_TRUE(chat.shows("the answer is cut at 5 tokens")) << chat.screen();
+  EXPECT_NE(chat.screen().find("\nCtrl-C stops an answer"), std::string::npos) << chat.screen();
+  chat.type("/exit\n");
+  EXPECT_EQ(chat.wait(), 0) << chat.screen();
+  EXPECT_TRUE(chat.is_as_found());
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(path("talk.json")))["messages"].size(), 2U);
 }
 
 TEST_F(RunsOnATerminal, FitANarrowOne) {
