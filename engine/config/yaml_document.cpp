@@ -124,6 +124,25 @@ std::string with_yaml_escapes(const std::string& json) {
   return text;
 }
 
+/// Counts from 0, as marks do.
+bool is_indented_by_tabs(const std::string& text, int line) {
+  std::istringstream lines(text);
+  std::string found;
+  for (int i = 0; i <= line; ++i) std::getline(lines, found);
+  return found.substr(0, found.find_first_not_of(" \t")).find('\t') != std::string::npos;
+}
+
+/// A pattern such as *.txt is an alias to YAML. A tab is reported where it stands, or in the line after it.
+std::string usual_reason(const YAML::Exception& error, const std::string& yaml) {
+  if (error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR || error.msg == YAML::ErrorMsg::ALIAS_NOT_FOUND)
+    return "; put a text that begins with * in quotes";
+  for (const int line : {error.mark.line, error.mark.line - 1}) {
+    if (is_indented_by_tabs(yaml, line))
+      return fmt::format("; line {} is indented by a tab: write spaces", line + 1);
+  }
+  return "";
+}
+
 bool has_surrogates(const std::string& text) {
   return text.find("\\ud") != std::string::npos || text.find("\\uD") != std::string::npos;
 }
@@ -149,11 +168,8 @@ Document parse_yaml(const std::string& text, const Source& source) {
     const std::int64_t values = checked_nodes(yaml, source);
     return {YAML::Load(yaml), values};
   } catch (const YAML::Exception& error) {
-    // The usual reason for this one is a pattern such as *.txt, which YAML takes for an alias.
-    const bool alias =
-        error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR || error.msg == YAML::ErrorMsg::ALIAS_NOT_FOUND;
-    fail(source.place(error.mark), fmt::format("this is not valid YAML: {}{}", error.msg,
-                                               alias ? "; put a text that begins with * in quotes" : ""));
+    fail(source.place(error.mark),
+         fmt::format("this is not valid YAML: {}{}", error.msg, usual_reason(error, yaml)));
   }
 }
 

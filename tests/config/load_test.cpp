@@ -643,6 +643,8 @@ TEST(BrokenFiles, AreRefusedWithAPosition) {
             "run.yaml:2:14: this is not valid YAML: the referenced anchor is not defined; put a text that "
             "begins with * "
             "in quotes");
+  EXPECT_THAT(refusal("model:\n\tpath: m\n"), HasSubstr("; line 2 is indented by a tab: write spaces"));
+  EXPECT_THAT(refusal("model:\n  path: m\n\tconfig: {}\n"), HasSubstr("; line 3 is indented by a tab"));
   EXPECT_THAT(refusal("model: {path: [m\ndata: 1"), StartsWith("run.yaml:2:5: this is not valid YAML: "));
   EXPECT_EQ(refusal(kMinimal + "train: {steps: 1, seed: 2, steps: 3}\n"),
             "run.yaml:3:28: 'train.steps' is given twice");
