@@ -141,7 +141,7 @@ Finding find_cuda() {
   return {Grade::weak, "CUDA", reason, "device.kind cuda is not possible here; the CPU device is"};
 #else
   return {Grade::weak, "CUDA", "this program was built without it",
-          "build it on a machine that has nvcc, or use the CPU device"};
+          "use the CPU device, or " + how_to_build_cuda()};
 #endif
 }
 

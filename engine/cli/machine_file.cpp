@@ -10,22 +10,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shipped_file.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Empty if there is none: beside an installed program, or in the source tree above a built one.
-fs::path shipped_folder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  std::vector<fs::path> folders = {program.parent_path().parent_path() / "share/strata/examples/machines"};
-  for (fs::path above = program.parent_path(); above.has_relative_path(); above = above.parent_path())
-    folders.push_back(above / "examples/machines");
-  const auto found = std::ranges::find_if(folders, [](const fs::path& folder) { return is_there(folder); });
-  return found == folders.end() ? fs::path() : *found;
-}
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -41,7 +31,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 std::string machine_file(std::string_view option, const std::string& name) {
   std::error_code error;
   if (is_there(name) && !fs::is_directory(name, error)) return name;
-  const fs::path folder = shipped_folder();
+  const fs::path folder = shipped_file("examples/machines");
   const std::vector<std::string> names = names_in(folder);
   if (std::ranges::count(names, name) > 0) return (folder / (name + ".yaml")).string();
   throw ConfigError(fmt::format(

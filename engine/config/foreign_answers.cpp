@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/shipped_file.h"
 #include "engine/config/foreign_keys.h"
 #include "engine/config/keys.h"
 
@@ -94,7 +95,7 @@ bool begins_toml(const std::string& text) {
 [[noreturn]] void refuse_file_of(const ForeignTool& tool, const Source& source) {
   fail(source.name,
        fmt::format("this is a file of {}, and Strata reads its own run files; {} has its keys and ours",
-                   tool.name, tool.page));
+                   tool.name, shipped_file(std::string(tool.page))));
 }
 
 }  // namespace

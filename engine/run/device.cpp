@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shipped_file.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/lower/run_scratch.h"
@@ -62,6 +63,11 @@ LinkLimit link_limit(const RunConfig& config) {
   return limit;
 }
 
+std::string how_to_build_cuda() {
+  return "build Strata from its source with STRATA_CUDA=ON, as " + shipped_file("docs/how-to/install.md") +
+         " says";
+}
+
 std::unique_ptr<Device> make_device(const RunConfig& config, [[maybe_unused]] int local_rank) {
   if (config.device.kind == DeviceKind::cpu) {
     return std::make_unique<CpuDevice>(
@@ -70,9 +76,7 @@ std::unique_ptr<Device> make_device(const RunConfig& config, [[maybe_unused]] in
 #ifdef STRATA_CUDA
   return std::make_unique<CudaDevice>(local_rank % std::max(1, cuda_devices()));
 #else
-  throw ConfigError(
-      "device.kind: this program was built without CUDA; use cpu, or build it on a machine that has nvcc "
-      "(STRATA_CUDA=ON)");
+  throw ConfigError("device.kind: this program was built without CUDA; use cpu, or " + how_to_build_cuda());
 #endif
 }
 

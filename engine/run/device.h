@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/config/run_config.h"
@@ -13,6 +14,9 @@
 namespace strata {
 
 LinkLimit link_limit(const RunConfig& config);
+
+/// "build Strata from its source with …", for what a program without CUDA says.
+std::string how_to_build_cuda();
 
 /// Ranks of one host take its GPUs in turn. Throws ConfigError if this program was built without it,
 /// DeviceError if the machine has none.

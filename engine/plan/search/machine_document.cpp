@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/json_text.h"
+#include "base/shipped_file.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
 #include "engine/config/yaml_document.h"
@@ -139,8 +140,8 @@ void check_missing(const nlohmann::json& document, const std::string& path) {
         missing.push_back(fmt::format("{} (of the drives in {})", key, kDrivesKey));
   }
   if (missing.empty()) return;
-  refuse_profile(path,
-                 fmt::format("it lacks {}; {} explains the keys", fmt::join(missing, ", "), kMachinePage));
+  refuse_profile(path, fmt::format("it lacks {}; {} explains the keys", fmt::join(missing, ", "),
+                                   shipped_file(kMachinePage)));
 }
 
 nlohmann::json as_json(std::string_view text, const std::string& path) {
