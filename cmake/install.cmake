@@ -19,6 +19,14 @@ install(FILES ${manual}/zsh/_strata DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/sit
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/strata COMPONENT strata
         PATTERN make_texts.py EXCLUDE PATTERN __pycache__ EXCLUDE)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT strata)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT strata
+        PATTERN contributing EXCLUDE PATTERN screenshots.py EXCLUDE)
+# README and the pages name run files by this path.
+file(RELATIVE_PATH examples /${CMAKE_INSTALL_DOCDIR} /${CMAKE_INSTALL_DATADIR}/strata/examples)
+install(CODE "
+  set(link \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}/examples\")
+  file(CREATE_LINK ${examples} \"\$ENV{DESTDIR}\${link}\" SYMBOLIC)
+  list(APPEND CMAKE_INSTALL_MANIFEST_FILES \"\${link}\")" COMPONENT strata)
 install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT prefix)
 # Only Debian's packages say whose headers are compiled in.
 install(CODE "

@@ -28,11 +28,32 @@ The run failed or was stopped. What was saved stays.
 The run file, the command line, or a file that these name is wrong. The message says where.
 )";
 
+/// A tree may lie anywhere, so the page can't name the whole path.
+constexpr std::string_view kExamples = R"(.SH EXAMPLES
+.I PREFIX
+is where Strata is installed: /usr for a package.
+.TP
+.B strata train \fIPREFIX\fB/share/strata/examples/quickstart.yaml
+Trains a small model on novels on the CPU, in minutes.
+.TP
+.B strata plan RUN.yaml \-\-on 4090\-desktop
+Says whether a run fits that machine, and how fast it is at most.
+.TP
+.B strata chat out/NAME
+Talks to the model of the newest checkpoint there.
+)";
+
 constexpr std::string_view kPlaces = R"(.SH ENVIRONMENT
 .TP
 .B STRATA_VECTOR_TARGET
 Caps the instruction sets: baseline, sse4, avx2, avx512 or avx512_bf16.
 .SH FILES
+.TP
+.I PREFIX/share/strata/examples
+Run files, profiles of machines, and the novels that the quickstart trains on.
+.TP
+.I PREFIX/share/doc/strata/docs
+Tutorials, guides and reference, as Markdown.
 .TP
 .I \(ti/.cache/strata
 Token ids of texts that were read before. It may be deleted at any time.
@@ -160,7 +181,7 @@ std::string manual_page(const CommandDescription& program, const CommandDescript
   text += command_section(program.name, command);
   text += option_section("ARGUMENTS", command.arguments) + option_section("OPTIONS", command.options);
   text += kExitStatus;
-  if (command.name == program.name) text += kPlaces;
+  if (command.name == program.name) text.append(kExamples).append(kPlaces);
   return text + see_also(program, command);
 }
 

@@ -73,10 +73,20 @@ def test_the_tree_names_no_folder_of_the_build():
 def test_the_tree_has_what_a_user_looks_for():
     for name in ["bin/strata", "share/man/man1/strata.1", "share/bash-completion/completions/strata", "share/zsh/site-functions/_strata",
                  "share/fish/vendor_completions.d/strata.fish", "share/doc/strata/LICENSE", "share/doc/strata/README.md",
-                 "share/doc/strata/licences/index.txt", "share/strata/examples/machines/h100-node.yaml", "share/strata/examples/text/README.md"]:
+                 "share/doc/strata/licences/index.txt", "share/doc/strata/docs/how-to/from-axolotl.md",
+                 "share/doc/strata/examples/quickstart.yaml", "share/strata/examples/machines/h100-node.yaml", "share/strata/examples/text/README.md"]:
         assert (tree() / name).is_file(), name
     assert 1e6 < sum(file.stat().st_size for file in (tree() / "share/strata/examples/text").glob("*.txt")) < 5e6
     assert not list(tree().rglob("*bench*")), "the bundle's programs are installed too"
+
+
+def test_what_the_program_names_lies_in_the_tree():
+    with tempfile.TemporaryDirectory() as home:
+        pathlib.Path(home, "axolotl.yaml").write_text("base_model: a\nsequence_len: 8\n")
+        ended = subprocess.run([tree() / "bin/strata", "train", "axolotl.yaml"], cwd=home, capture_output=True, text=True, check=False)
+        for text in [strata("--help", cwd=home), ended.stderr]:
+            named = re.search(r"/\S+\.(yaml|md)", text)
+            assert named and pathlib.Path(named.group()).is_relative_to(tree()) and pathlib.Path(named.group()).is_file(), text
 
 
 def test_what_is_not_built_is_not_installed():
