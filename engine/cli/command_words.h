@@ -11,6 +11,9 @@ class App;
 
 namespace strata {
 
+/// What a newcomer runs first: "strata train /usr/share/strata/examples/quickstart.yaml".
+std::string first_command();
+
 /// The arguments of main() as CLI11 reads them: "help train" is "train --help", and "version" is "--version".
 /// Throws ConfigError if there is no word at all, or if the first is neither an option nor a command of
 /// `app`.

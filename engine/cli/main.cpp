@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <exception>
@@ -28,6 +29,7 @@
 #include "engine/cli/version.h"
 #include "engine/config/describe.h"
 #include "engine/data/mapped_file.h"
+#include "engine/report/wrapped.h"
 
 namespace strata {
 namespace {
@@ -231,7 +233,7 @@ int run(int argc, char** argv) {
   train_app->add_flag_callback(
       "--help-config",
       [] {
-        std::cout << help_config();
+        std::cout << help_config(std::min(kWidestHelp, output_columns(kWidestHelp)));
         throw CLI::Success();
       },
       "print every key of the run file and end");
@@ -341,6 +343,7 @@ int run(int argc, char** argv) {
   add_version_and_help(app, helped_command);
   std::string manual_folder;
   CLI::App* manual_app = add_manual(app, manual_folder);
+  app.footer(fmt::format("Begin with {}", first_command()));  // after its commands, which would take it over
   const std::vector<const char*> words = command_words(app, argc, argv);
 
   try {

@@ -48,28 +48,34 @@ std::string wrapped(std::string_view text, const std::string& indent, std::size_
   return result;
 }
 
+/// "name:  words", the words below the name if the line would be longer than `columns`.
+std::string titled(const std::string& name, std::string_view words, const std::string& indent,
+                   std::size_t columns) {
+  const std::string line = fmt::format("{}{}:  {}\n", indent, name, words);
+  return line.size() <= columns + 1
+             ? line
+             : fmt::format("{}{}:\n{}", indent, name, wrapped(words, indent + "      ", columns));
+}
+
 template <typename C>
-std::string described_key(const KeyOf<C>& key, const std::string& indent) {
-  constexpr std::size_t kWidth = 100;
+std::string described_key(const KeyOf<C>& key, const std::string& indent, std::size_t columns) {
   const std::string value = key.get(C());
   const std::string unit = key.unit.empty() ? "" : fmt::format(" ({})", key.unit);
   const std::string words = value.empty() ? "no default" : "default " + value;
   const std::string values =
       fmt::format("{}{}; {}", key.type, unit, key.default_words.empty() ? words : key.default_words);
-  std::string text = fmt::format("{}{}:  {}\n", indent, leaf_of(key.path), values);
-  if (text.size() > kWidth + 1)
-    text = fmt::format("{}{}:\n{}", indent, leaf_of(key.path), wrapped(values, indent + "      ", kWidth));
-  return text + wrapped(key.doc, indent + "    ", kWidth);
+  return titled(leaf_of(key.path), values, indent, columns) + wrapped(key.doc, indent + "    ", columns);
 }
 
 template <typename C>
-std::string described_sections(const std::vector<Section>& sections, const std::vector<KeyOf<C>>& keys) {
+std::string described_sections(const std::vector<Section>& sections, const std::vector<KeyOf<C>>& keys,
+                               std::size_t columns) {
   std::string text;
   for (const Section& section : sections) {
     const std::string indent = indentation(section);
-    text += fmt::format("\n{}{}:  {}\n", indent, leaf_of(section.path), section.doc);
+    text += "\n" + titled(leaf_of(section.path), section.doc, indent, columns);
     for (const KeyOf<C>& key : keys) {
-      if (is_direct_key(key, section)) text += described_key(key, indent + "  ");
+      if (is_direct_key(key, section)) text += described_key(key, indent + "  ", columns);
     }
   }
   return text;
@@ -127,16 +133,21 @@ std::vector<std::string> key_paths() {
   return paths;
 }
 
-std::string help_config() {
+std::string help_config(std::size_t columns) {
   std::string text =
-      "The run file is YAML. Every key can be overridden on the command line: --set optimizer.lr=1e-4.\n"
-      "Relative paths start at the current directory. A path may begin with ~/, and may have ${NAME} for a\n"
-      "variable of the environment, ${RUN_FILE_DIR} for the folder of the run file, and $$ for a $.\n" +
-      described_sections(config_sections(), config_keys());
+      wrapped(
+          "The run file is YAML. Every key can be overridden on the command line: --set optimizer.lr=1e-4.",
+          "", columns) +
+      wrapped(
+          "Relative paths start at the current directory. A path may begin with ~/, and may have ${NAME} for "
+          "a "
+          "variable of the environment, ${RUN_FILE_DIR} for the folder of the run file, and $$ for a $.",
+          "", columns) +
+      described_sections(config_sections(), config_keys(), columns);
   for (const RunKey& key : run_keys()) {
-    if (key.path.find('.') == std::string::npos) text += "\n" + described_key(key, "");
+    if (key.path.find('.') == std::string::npos) text += "\n" + described_key(key, "", columns);
   }
-  return text + described_sections(run_sections(), run_keys());
+  return text + described_sections(run_sections(), run_keys(), columns);
 }
 
 std::string dump(const RunConfig& config) {

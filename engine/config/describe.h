@@ -1,6 +1,7 @@
 // The key table as text: the reference of the run file, and a RunConfig as the run file that gives it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -8,9 +9,11 @@
 
 namespace strata {
 
-/// Every key with its kind of value, unit, default and documentation, by section; for a terminal and for the
-/// docs.
-std::string help_config();
+/// Wider lines are harder to read.
+constexpr std::size_t kWidestHelp = 100;
+/// Every key with its kind of value, unit, default and documentation, by section, in lines of at most
+/// `columns`; for a terminal and for the docs.
+std::string help_config(std::size_t columns = kWidestHelp);
 
 /// The paths of all keys, in the order of help_config().
 std::vector<std::string> key_paths();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/edit_distance.h"
+#include "engine/config/describe.h"
 #include "engine/config/foreign_answers.h"
 #include "engine/config/keys.h"
 #include "engine/config/run_keys.h"
@@ -43,6 +44,14 @@ std::size_t tolerated_distance(const std::string& name) {
 }
 
 }  // namespace
+
+std::string answer_to_key_name(std::string name) {
+  std::ranges::replace(name, '-', '_');
+  std::vector<std::string> found;
+  for (const std::string& path : key_paths())
+    if (path == name || leaf_of(path) == name) found.push_back(path);
+  return found.empty() ? answer_to_foreign_key(name) : fmt::format("it is {}", fmt::join(found, " or "));
+}
 
 std::string suggest_name(const std::string& unknown, const std::vector<std::string>& names) {
   const auto nearest = std::ranges::min_element(

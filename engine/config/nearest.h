@@ -11,6 +11,10 @@ namespace strata {
 /// `beside`: what else can stand there.
 std::string suggest_key(const std::string& unknown, const std::vector<std::string>& beside = {});
 
+/// "it is train.steps", "it is model.path or data.path", or for a name of another tool "it is optimizer.lr
+/// here"; else empty. A - stands for a _.
+std::string answer_to_key_name(std::string name);
+
 /// "did you mean 'train'?" if one of `names` is near to `unknown`; else empty.
 std::string suggest_name(const std::string& unknown, const std::vector<std::string>& names);
 

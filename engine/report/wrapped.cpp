@@ -65,9 +65,13 @@ std::string wrapped(std::string_view text, std::size_t columns, std::size_t leas
   return result;
 }
 
+std::size_t output_columns(std::size_t otherwise) {
+  return isatty(STDOUT_FILENO) == 0 ? otherwise : terminal_size_at(STDOUT_FILENO).columns;
+}
+
 std::string for_output(std::string text, std::size_t least_column) {
-  if (isatty(STDOUT_FILENO) == 0) return text;
-  return wrapped(text, terminal_size_at(STDOUT_FILENO).columns, least_column);
+  const std::size_t columns = output_columns(0);
+  return columns == 0 ? text : wrapped(text, columns, least_column);
 }
 
 }  // namespace strata

@@ -14,6 +14,9 @@ namespace strata {
 /// a line is not cut.
 std::string wrapped(std::string_view text, std::size_t columns, std::size_t least_column = 0);
 
+/// What a line of standard output may have: the columns of its terminal; elsewhere `otherwise`.
+std::size_t output_columns(std::size_t otherwise);
+
 /// `text` as standard output shows it: wrapped to the width of a terminal, elsewhere unchanged.
 std::string for_output(std::string text, std::size_t least_column = 0);
 

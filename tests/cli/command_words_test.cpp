@@ -12,6 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 using testing::StartsWith;
 
 class CommandWords : public Workspace {};
@@ -70,10 +71,22 @@ TEST_F(CommandWords, ThatAreMisspeltNameTheNearest) {
   expect_sentence(strata({"help", "explian"}), 2, {"'explian' is no command", "did you mean 'explain'?"});
   expect_sentence(strata({"serve"}), 2, {"'serve' is no command: the commands are train, plan, "});
   expect_sentence(strata({"train", "run.yaml", "--jsno=x"}), 2, {"--jsno", "did you mean '--json'?"});
+  expect_sentence(strata({"--versoin"}), 2, {"did you mean '--version'?"});
+}
+
+TEST_F(CommandWords, OfOtherToolsAreAnsweredWithOurs) {
+  const auto answer = [&](const std::string& option) { return strata({"train", "run.yaml", option}); };
+  expect_sentence(answer("--resume"), 2, {"a run resumes from its newest checkpoint by itself"});
+  expect_sentence(answer("--dry-run"), 2, {"strata plan plans a run and trains nothing"});
+  expect_sentence(answer("--steps=3"), 2, {"--set sets keys of the run file: it is train.steps"});
+  expect_sentence(answer("--learning-rate"), 2, {"--set sets keys of the run file: it is optimizer.lr here"});
+  expect_sentence(answer("--path=x"), 2, {"it is model.path or data.path or "});
 }
 
 TEST_F(CommandWords, ThatAreMissingAreAskedFor) {
-  expect_sentence(strata({}), 2, {"a command is missing", "strata --help"});
+  expect_sentence(strata({}), 2, {"a command is missing", "examples/quickstart.yaml", "strata --help"});
+  EXPECT_THAT(strata({"--help"}).out, HasSubstr("Begin with "));
+  EXPECT_THAT(strata({"train", "--help"}).out, Not(HasSubstr("Begin with ")));
 }
 
 }  // namespace
