@@ -13,6 +13,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/shipped_file.h"
 #include "engine/config/foreign_answers.h"
 #include "engine/config/keys.h"
 #include "tests/config/support.h"
@@ -135,7 +136,7 @@ TEST(ForeignFiles, AreNamedWithThePageThatTranslatesThem) {
     EXPECT_EQ(refusal(file),
               fmt::format("run.yaml: this is a file of {}, and Strata reads its own run files; {} has "
                           "its keys and ours",
-                          tool.name, tool.page))
+                          tool.name, shipped_file(std::string(tool.page))))
         << file;
   }
   EXPECT_EQ(refusal("title = 'x'\n"), "run.yaml: this is TOML, and a run file is YAML or JSON");

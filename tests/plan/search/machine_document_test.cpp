@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/shipped_file.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
@@ -92,7 +93,8 @@ TEST(MachineDocument, ThatLacksKeysIsRefusedWithWhatTheyMean) {
   EXPECT_THAT(
       refusal("flops_per_second: 1e12\nmemory_bytes_per_second: 1e10\nh2d_bytes_per_second: 1e10"),
       HasSubstr("it lacks d2h_bytes_per_second (copies back), cores_copy (false for a GPU, true for a "
-                "CPU); docs/reference/machine-file.md explains the keys"));
+                "CPU); " +
+                shipped_file("docs/reference/machine-file.md") + " explains the keys"));
 }
 
 TEST(MachineDocument, NeedsRatesOfDrivesIfItHasDrives) {
