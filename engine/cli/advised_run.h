@@ -1,25 +1,22 @@
 // The run that strata explain and strata plan --simulate plan as it is, and with changes.
 #pragma once
 
-#include <vector>
-
-#include "engine/cli/plan_target.h"
-#include "engine/model/model.h"
 #include "engine/plan/search/advice.h"
+#include "engine/run/run_to_plan.h"
 
 namespace strata {
 
-/// A run and what its input refers to. It stays where it is.
+/// A run and the input that refers to it. It stays where it is.
 struct AdvisedRun {
   /// Open budgets become what the machine has that the run is planned for, as strata plan does. Throws
   /// ConfigError.
-  explicit AdvisedRun(PlanTarget target);
+  explicit AdvisedRun(RunToPlan loaded);
   AdvisedRun(const AdvisedRun&) = delete;
   AdvisedRun& operator=(const AdvisedRun&) = delete;
   ~AdvisedRun() = default;
 
+  RunToPlan run;
   AdviceInput input;
-  std::vector<Model> models;
 };
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/plan_target.h"
+#include "engine/cli/planning.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/plan/search/advice.h"
@@ -30,7 +31,7 @@ int run_explain(const PlanningCommand& command) {
   refuse_overwriting(files);
   check_json_path("--json", command.json);
   target.warn();
-  AdvisedRun run(target);
+  AdvisedRun run(load_to_plan(target));
   StatusLine line;
   run.input.on_planning = [&line](const std::string& what) { line.show(what); };
   Advice advice;

@@ -16,7 +16,6 @@
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/commands.h"
-#include "engine/cli/default_folder.h"
 #include "engine/cli/next_commands.h"
 #include "engine/cli/overwriting.h"
 #include "engine/cli/own_name.h"
@@ -24,6 +23,7 @@
 #include "engine/cli/setup.h"
 #include "engine/config/run_models.h"
 #include "engine/generate/saved_model.h"
+#include "engine/run/default_folder.h"
 #include "engine/run/load_model.h"
 
 namespace strata {
@@ -85,7 +85,7 @@ Exported named_by_run_file(const ExportCommand& command, Watchdog& watchdog) {
   refuse_overwriting(files);
   if (config.checkpoint.path.empty())
     throw ConfigError(command.run_file + " says checkpoint: none, so there is no checkpoint to export");
-  refuse_other_run(command, run,
+  refuse_other_run(command.run_file, run,
                    "name the folder of the run that is to be exported with --set checkpoint.path=FOLDER");
   const bool has_base = !config.model.path.empty() && is_there(config.model.path);
   return {.checkpoints = config.checkpoint.path,

@@ -32,10 +32,8 @@
 #include "engine/report/status_line.h"
 #include "engine/report/wrapped.h"
 #include "engine/run/device.h"
-#include "engine/run/host.h"
-#include "engine/run/layout.h"
-#include "engine/run/load_model.h"
 #include "engine/run/precision.h"
+#include "engine/run/run_to_plan.h"
 
 namespace strata {
 
@@ -56,11 +54,11 @@ std::string open_budgets(std::string_view error, const RunConfig::MemorySection&
 }
 
 /// A run that does not fit this machine may be meant for another.
-std::vector<Plan> plans_for(const RunConfig& config, const Model& model,
-                            const RunConfig::MemorySection& as_given, const HostShare& host,
-                            const AgreedPrecision& precision) {
+std::vector<Plan> plans_for(const RunToPlan& loaded, const RunConfig::MemorySection& as_given,
+                            const HostShare& host) {
+  const RunConfig& config = loaded.run.models.front().config;
   try {
-    return plans_in(precision, config, model, planning_rates(config));
+    return plans_in(loaded.precision, config, loaded.models.front(), planning_rates(config));
   } catch (const BudgetError& error) {
     const std::string open = open_budgets(error.what(), as_given, config.memory);
     if (open.empty()) throw;
@@ -113,25 +111,16 @@ std::string memory_lines(const std::vector<ScratchPart>& scratch, const HostShar
 
 /// Plans a run file that has several models.
 int plan_models(const PlanCommand& command, const PlanTarget& target) {
-  std::vector<RunConfig> configs;
-  std::vector<Model> models;
+  RunToPlan loaded = load_to_plan(target);
+  const auto [scratch, host] = loaded.set_open_budgets();
   std::vector<ModelLabel> labels;
   std::vector<std::int64_t> steps;
-  for (const NamedRun& named : target.run.models) {
-    RunConfig& config = configs.emplace_back(named.config);
-    agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-    models.push_back(load_model_of_rank(config, 0));
-    warn_of_model(config);
-    labels.push_back({named.name, config.train.steps, config.train.batch * config.data.sequence_length});
+  for (const auto& [name, overrides, config] : loaded.run.models) {
+    labels.push_back({name, config.train.steps, config.train.batch * config.data.sequence_length});
     steps.push_back(config.train.steps);
   }
-  RunConfig& first = configs.front();
-  std::vector<JointModel> joint;
-  joint.reserve(models.size());
-  for (std::size_t m = 0; m < models.size(); ++m) joint.push_back({labels[m].name, &configs[m], &models[m]});
-  const auto [scratch, host] = share_of_run(joint, planned_host(first), ranks_of_node(first));
-  set_unlimited(first.memory, first.device.kind, host);
-  for (RunConfig& config : configs) config.memory = first.memory;
+  const RunConfig& first = loaded.run.models.front().config;
+  const std::vector<JointModel> joint = loaded.joined();
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
   StatusLine line;
@@ -187,20 +176,20 @@ int run_plan(const PlanCommand& command) {
   target.warn();
   if (command.simulate) return simulate_plan(command, target);
   if (target.run.is_several) return plan_models(command, target);
-  RunConfig config = target.run.models.front().config;
-  const AgreedPrecision precision =
-      agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-  if (command.search) return search_plan(command, target, config);
-  const std::string layout = choose_layout(config, false, target.ranks, nullptr);
-  const Model model = load_model_of_rank(config, 0);
-  warn_of_model(config);
+  if (command.search) {
+    RunConfig open = target.run.models.front().config;
+    agree_on_precision(open, false, without_bf16_where_planned(open), nullptr);
+    return search_plan(command, target, open);
+  }
+  RunToPlan loaded = load_to_plan(target);
+  const RunConfig& config = loaded.run.models.front().config;
+  const Model& model = loaded.models.front();
   const RunConfig::MemorySection as_given = config.memory;
-  const RunShare share = share_of_run({{"", &config, &model}}, planned_host(config), ranks_of_node(config));
-  set_unlimited(config.memory, config.device.kind, share.host);
+  const RunShare share = loaded.set_open_budgets();
   StatusLine line;
   line.show("planning the run");
   const std::vector<Plan> plans =
-      or_explain(command, [&] { return plans_for(config, model, as_given, share.host, precision); });
+      or_explain(command, [&] { return plans_for(loaded, as_given, share.host); });
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
   const Certificate certificate = certify(plans, model, profile);
@@ -215,7 +204,7 @@ int run_plan(const PlanCommand& command) {
     text += fmt::format("seconds  {}\n", certificate_text(certificate, planned, tokens));
     if (!config.optimizer.groups.empty()) text += policies_text(model);
     text += memory_lines(share.scratch, share.host);
-    for (const std::string& said : {precision.line, layout})
+    for (const std::string& said : {loaded.precision.line, loaded.layout})
       if (!said.empty()) text += said + '\n';
     std::cout << for_output(text + target.notes(profile));
   }

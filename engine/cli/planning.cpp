@@ -24,6 +24,15 @@ std::string choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Com
   return agree_on_layout(config, fresh, ranks, world, [&line](const std::string& what) { line.show(what); });
 }
 
+RunToPlan load_to_plan(const PlanTarget& target) {
+  StatusLine line;
+  RunToPlan loaded =
+      load_to_plan(target.run, target.ranks, [&line](const std::string& what) { line.show(what); });
+  line.end();
+  for (const std::string& warning : loaded.warnings) std::cerr << "warning: " << warning << '\n';
+  return loaded;
+}
+
 int search_plan(const PlanCommand& command, const PlanTarget& target, const RunConfig& open) {
   StatusLine line;
   const LayoutInput input =
@@ -39,7 +48,7 @@ int search_plan(const PlanCommand& command, const PlanTarget& target, const RunC
 }
 
 int simulate_plan(const PlanCommand& command, const PlanTarget& target) {
-  AdvisedRun run(target);
+  AdvisedRun run(load_to_plan(target));
   StatusLine line;
   run.input.on_planning = [&line](const std::string& what) { line.show(what); };
   std::optional<SimulatedRun> simulated;

@@ -17,7 +17,6 @@
 #include "base/watchdog.h"
 #include "engine/cli/own_name.h"
 #include "engine/config/value.h"
-#include "engine/run/load_model.h"
 
 namespace strata {
 
@@ -25,10 +24,6 @@ std::string RunFileCommand::line(std::string_view name) const {
   std::vector<std::string> words = {std::string(name), run_file};
   for (const std::string& override : overrides) words.insert(words.end(), {"--set", override});
   return command_line(words);
-}
-
-void warn_of_model(const RunConfig& config) {
-  for (const std::string& warning : model_warnings(config)) std::cerr << "warning: " << warning << '\n';
 }
 
 DocumentOptions document_options(const DocumentsCommand& command) {

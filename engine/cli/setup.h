@@ -16,9 +16,6 @@
 
 namespace strata {
 
-/// Says on standard error what the model of the run file asks for and the run leaves out.
-void warn_of_model(const RunConfig& config);
-
 /// Throws ConfigError for a field that there is none of.
 DocumentOptions document_options(const DocumentsCommand& command);
 

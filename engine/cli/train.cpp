@@ -11,7 +11,6 @@
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "engine/cli/commands.h"
-#include "engine/cli/default_folder.h"
 #include "engine/cli/job.h"
 #include "engine/cli/limits.h"
 #include "engine/cli/next_commands.h"
@@ -30,6 +29,7 @@
 #include "engine/report/tensorboard.h"
 #include "engine/report/train_report.h"
 #include "engine/report/wrapped.h"
+#include "engine/run/default_folder.h"
 #include "engine/run/device.h"
 #include "engine/run/layout.h"
 #include "engine/run/load_model.h"
@@ -97,7 +97,7 @@ int train(const TrainCommand& command, Job& job) {
     const bool goes_on = !command.fresh && !command.dump_config && command.profiled_steps == 0;
     if (job.is_first() && goes_on)
       refuse_other_run(
-          command, run,
+          command.run_file, run,
           "give this run a checkpoint.path of its own, or begin anew with --fresh, which keeps what is "
           "there");
   });

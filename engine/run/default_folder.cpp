@@ -1,4 +1,4 @@
-#include "engine/cli/default_folder.h"
+#include "engine/run/default_folder.h"
 
 #include <fmt/format.h>
 
@@ -25,16 +25,16 @@ std::string run_file_of_newest(const fs::path& folder) {
 
 }  // namespace
 
-void refuse_other_run(const RunFileCommand& command, const RunModels& run, const std::string& advice) {
+void refuse_other_run(const std::string& run_file, const RunModels& run, const std::string& advice) {
   const fs::path folder = run.checkpoint_path;
-  if (folder != default_checkpoint_folder(command.run_file)) return;
-  const auto refuse_other = [&](const fs::path& place, const std::string& run_file) {
+  if (folder != default_checkpoint_folder(run_file)) return;
+  const auto refuse_other = [&](const fs::path& place, const std::string& saved) {
     // A record holds no bytes that are no UTF-8.
-    if (run_file.empty() || json_text(run_file) == json_text(seen_from(place, command.run_file))) return;
-    const fs::path other = (resolved(place) / run_file).lexically_normal();
+    if (saved.empty() || json_text(saved) == json_text(seen_from(place, run_file))) return;
+    const fs::path other = (resolved(place) / saved).lexically_normal();
     throw ConfigError(
         fmt::format("checkpoint.path {}: what is saved there is of the run file {}, not of {}; {}",
-                    place.string(), other.string(), resolved(command.run_file).string(), advice));
+                    place.string(), other.string(), resolved(run_file).string(), advice));
   };
   if (run.is_several) refuse_other(folder, load_run_record(folder).run_file);
   for (const NamedRun& model : run.models) {

@@ -4,13 +4,12 @@
 
 #include <string>
 
-#include "engine/cli/commands.h"
 #include "engine/config/run_models.h"
 
 namespace strata {
 
 /// Throws ConfigError if the run's folder is the one that it has by default, and holds what a run of another
 /// run file has saved: it names both files, and ends with `advice`. Only reads.
-void refuse_other_run(const RunFileCommand& command, const RunModels& run, const std::string& advice);
+void refuse_other_run(const std::string& run_file, const RunModels& run, const std::string& advice);
 
 }  // namespace strata
