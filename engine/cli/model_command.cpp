@@ -9,44 +9,19 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/host_memory.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/next_commands.h"
 #include "engine/cli/own_name.h"
 #include "engine/config/words.h"
-#include "engine/run/device.h"
-#include "engine/run/precision.h"
 
 namespace strata {
 namespace {
-
-/// A tenth of what is free is left to kernels and to the system.
-Bytes most_of(Bytes bytes) {
-  return bytes == kUnlimited ? bytes : bytes / 10 * 9;
-}
 
 Bytes budget_of(const char* option, const std::string& text) {
   const std::optional<Bytes> bytes = parse_bytes(text);
   if (bytes && *bytes >= 0) return *bytes;
   throw ConfigError(
       fmt::format("{}: '{}' is no size; expected bytes as in 8GiB, or unlimited", option, text));
-}
-
-/// A CPU's device memory is the host's own, so what one takes the other has not.
-ParameterBudget budgets(const ModelCommand& command, const Device& device) {
-  ParameterBudget budget{budget_of("--device-memory", command.device_memory),
-                         budget_of("--host-memory", command.host_memory)};
-  const Bytes host = most_of(usable_memory());
-  const bool is_own = !device.host_addressable();
-  if (budget.device == kUnlimited) budget.device = is_own ? most_of(device.available_bytes()) : host;
-  if (budget.host == kUnlimited && host != kUnlimited)
-    budget.host = is_own ? host : std::max<Bytes>(0, host - budget.device);
-  return budget;
-}
-
-Precision precision_of(const ModelCommand& command) {
-  if (command.precision != "auto") return precision_named(command.precision).value();
-  return command.device == "cpu" && !without_bf16(nullptr).empty() ? DType::fp32 : DType::bf16;
 }
 
 /// The model beneath the folder of adapters that is the command's model.
@@ -84,26 +59,22 @@ ModelSource source_of(const ModelCommand& command, const ModelUse& use) {
 }  // namespace
 
 OpenedModel open_model(const ModelCommand& command) {
-  RunConfig config;
-  config.device.kind = command.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
-  config.train.threads = command.threads;
-  const Precision precision = precision_of(command);
-  ModelSource source = source_of(command, {config.device.kind, precision.products});
-  for (const std::string& warning : source.warnings) std::cerr << "warning: " << warning << '\n';
-  std::unique_ptr<Device> device = make_device(config);
-  const ParameterBudget budget = budgets(command, *device);
-  return {.precision = precision, .device = std::move(device), .source = std::move(source), .budget = budget};
+  const UseOptions options{.device = command.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
+                           .threads = command.threads,
+                           .precision = precision_named(command.precision),  // none is called auto
+                           .device_memory = budget_of("--device-memory", command.device_memory),
+                           .host_memory = budget_of("--host-memory", command.host_memory)};
+  return open_model(options, [&](const ModelUse& use) {
+    ModelSource source = source_of(command, use);
+    for (const std::string& warning : source.warnings) std::cerr << "warning: " << warning << '\n';
+    return source;
+  });
 }
 
 std::string tokenizer_of(const ModelCommand& command, const ModelSource& source) {
   if (!command.tokenizer.empty()) return command.tokenizer;
-  for (const std::filesystem::path& folder : source.text_folders)
-    if (is_there(folder / "tokenizer.json")) return folder.string();
-  if (!source.is_checkpoint) return source.folder.string();
-  throw ConfigError(
-      fmt::format("{} is a checkpoint, which has no tokenizer: name a model's folder with --tokenizer, or "
-                  "'bytes' if it was trained on bytes",
-                  source.folder.string()));
+  return tokenizer_of(source,
+                      "name a model's folder with --tokenizer, or 'bytes' if it was trained on bytes");
 }
 
 BeginToken begin_token_named(const std::string& word) {

@@ -6,21 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/precision.h"
 #include "engine/cli/commands.h"
-#include "engine/device/device.h"
-#include "engine/generate/model_source.h"
 #include "engine/generate/prompt_text.h"
-#include "engine/generate/unit_parameters.h"
+#include "engine/run/opened_model.h"
 
 namespace strata {
-
-struct OpenedModel {
-  Precision precision;
-  std::unique_ptr<Device> device;
-  ModelSource source;
-  ParameterBudget budget;
-};
 
 /// Throws ConfigError for what the command line says wrong, and as open_model() does.
 OpenedModel open_model(const ModelCommand& command);
