@@ -26,7 +26,7 @@ LAYERS = [
     {"engine/execute"},
     {"engine/profile", "engine/report", "engine/generate"},
     {"engine/run"},
-    {"engine/cli"},
+    {"engine/cli", "engine/api"},
 ]
 LAYER = {folder: layer for layer, folders in enumerate(LAYERS) for folder in folders}
 

@@ -21,6 +21,15 @@ install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/strata COMPONENT
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT strata)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT strata
         PATTERN contributing EXCLUDE PATTERN screenshots.py EXCLUDE)
+
+# The library, for programs of C++. Without it there is a program all the same.
+set(package ${CMAKE_BINARY_DIR}/StrataConfigVersion.cmake)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${package} COMPATIBILITY ExactVersion)
+install(TARGETS strata_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development OPTIONAL)
+install(FILES engine/api/strata/strata.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/strata COMPONENT development)
+install(FILES cmake/StrataConfig.cmake ${package} DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Strata COMPONENT development)
+
 # README and the pages name run files by this path.
 file(RELATIVE_PATH examples /${CMAKE_INSTALL_DOCDIR} /${CMAKE_INSTALL_DATADIR}/strata/examples)
 install(CODE "

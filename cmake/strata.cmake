@@ -2,6 +2,9 @@
 
 add_library(strata_options INTERFACE)
 target_compile_options(strata_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror>")
+# All code may become a part of libstrata.so. What is hidden is as fast there as in a program: nothing can be put in its place.
+target_compile_options(strata_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fvisibility=hidden;-fvisibility-inlines-hidden>"
+                                                "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>")
 if(STRATA_WITH_CUDA)
   # No -Wpedantic: what nvcc makes of a kernel launch is not ISO C++.
   target_compile_options(strata_options INTERFACE

@@ -144,6 +144,49 @@ def test_bash_completes_commands_options_values_and_keys():
     assert completed("train", "run") == set()  # files are completed by bash itself
 
 
+# --- the library -------------------------------------------------------------------------------------------------------------
+
+@functools.cache
+def example():
+    """The folder where examples/api was built by find_package() from the installed tree."""
+    folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with  # it lives as long as the test
+    source = tree() / "share/strata/examples/api"
+    run("cmake", "-G", "Ninja", "-S", source, "-B", folder.name, f"-DStrata_ROOT={tree()}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+    run("cmake", "--build", folder.name)
+    return folder
+
+
+def test_a_program_finds_the_library_and_trains_the_same_bits():
+    with tempfile.TemporaryDirectory() as home:
+        settings = ["train.steps=3", "optimizer.schedule.warmup=1", "train.validate_every=3"]
+        quickstart = tree() / "share/strata/examples/quickstart.yaml"
+        said = run(pathlib.Path(example().name, "train"), quickstart, *settings, "checkpoint.path=by-library", cwd=home)
+        assert re.findall(r"step (\d), loss [\d.]+", said) == ["1", "2", "3"], said
+        words = [word for setting in settings for word in ("--set", setting)]
+        trained = strata("train", quickstart, *words, "--set", "checkpoint.path=by-program", cwd=home)
+        assert re.search(r"state hash (\w+)", said).group(1) == re.search(r"state hash (\w+)", trained).group(1)
+        written = strata("generate", "by-library", "--tokenizer", "bytes", "--prompt", "It is a truth", "--max-tokens", "20", cwd=home)
+        assert said.splitlines()[-1] in written, (said, written)
+        again = run(pathlib.Path(example().name, "train"), quickstart, *settings, "train.steps=4", "checkpoint.path=by-library", cwd=home)
+        assert re.findall(r"step (\d)", again) == ["4"], again
+
+
+def test_the_library_refuses_in_a_sentence():
+    with tempfile.TemporaryDirectory() as home:
+        quickstart = tree() / "share/strata/examples/quickstart.yaml"
+        for setting, sentence in [("train.step=3", "did you mean 'train.steps'?"), ("memory.device=64KiB", "memory.device"),
+                                  ("sweep={train.seed: [1, 2]}", "several models")]:
+            ended = subprocess.run([pathlib.Path(example().name, "train"), quickstart, setting], cwd=home, capture_output=True, text=True, check=False)
+            assert ended.returncode == 1 and sentence in ended.stderr, (setting, ended)
+
+
+def test_the_library_shows_its_header_alone():
+    symbols = run("nm", "--dynamic", "--defined-only", "--demangle", tree() / "lib/libstrata.so").splitlines()
+    names = {symbol.split(" ", 2)[2] for symbol in symbols}
+    others = {name for name in names if not re.match(r"strata::(Run|TextModel)::", name)}
+    assert names and not others, sorted(others)[:20]
+
+
 # --- the commit --------------------------------------------------------------------------------------------------------------
 
 @contextlib.contextmanager
