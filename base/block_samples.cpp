@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -25,7 +27,7 @@ void BlockSamples::add(std::span<const std::byte> bytes) {
     }
     const Bytes within = bytes_ - std::ssize(checksums_) * stride_;  // of the block, or before it
     const Bytes until = within < 0 ? -within : kBlock - within;
-    const auto piece = bytes.first(static_cast<std::size_t>(std::min<Bytes>(until, std::ssize(bytes))));
+    const auto piece = slice(bytes, 0, std::min<Bytes>(until, std::ssize(bytes)));
     bytes = bytes.subspan(piece.size());
     bytes_ += std::ssize(piece);
     if (within < 0) continue;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/nth.h"
 
 namespace strata {
 
@@ -19,7 +20,7 @@ constexpr Bytes size_of(DType dtype) {
 }
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::array<std::string_view, 3> kNames = {"fp32", "bf16", "fp16"};
-  return kNames[static_cast<std::size_t>(dtype)];
+  return nth(kNames, dtype);
 }
 
 /// The high half of an IEEE float. Storage only: arithmetic happens in float.

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/folder.h"
+#include "base/nth.h"
 #include "base/system_error.h"
 #include "base/watchdog.h"
 
@@ -316,7 +317,7 @@ std::uint64_t hash_file(const FileReader& file) {
   StreamingHash hash;
   for (std::int64_t offset = 0; offset < file.size();) {
     const auto count = std::min<std::int64_t>(std::ssize(buffer), file.size() - offset);
-    const auto piece = std::span(buffer).first(static_cast<std::size_t>(count));
+    const auto piece = slice(buffer, 0, count);
     file.read(offset, piece);
     hash.update(piece);
     offset += count;

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -70,7 +72,7 @@ void bind_to_share(int index, int processes) {
   if (hwloc_distrib(topology.get(), &root, 1, shares.data(), static_cast<unsigned>(processes), INT_MAX, 0) !=
       0)
     return;
-  hwloc_set_cpubind(topology.get(), shares[static_cast<std::size_t>(index)], HWLOC_CPUBIND_PROCESS);
+  hwloc_set_cpubind(topology.get(), nth(shares, index), HWLOC_CPUBIND_PROCESS);
   for (hwloc_cpuset_t share : shares) hwloc_bitmap_free(share);
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "hwy/targets.h"
 
 namespace strata {
@@ -64,7 +65,7 @@ const Choice& choice() {
 }  // namespace
 
 std::string_view name_of(VectorTarget target) {
-  return kNames[static_cast<std::size_t>(target)];
+  return nth(kNames, target);
 }
 
 VectorTarget vector_target() {
@@ -84,7 +85,7 @@ bool vector_target_is_capped() {
 bool cap_highway() {
   // vector_target() refuses a name that is none. Here the program is being loaded, and no error may leave it.
 #if HWY_ARCH_X86
-  if (choice().is_capped) hwy::DisableTargets(kHighway[static_cast<std::size_t>(choice().target)] - 1);
+  if (choice().is_capped) hwy::DisableTargets(nth(kHighway, choice().target) - 1);
 #endif
   return true;
 }

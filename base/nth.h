@@ -1,0 +1,35 @@
+// Elements by their numbers. Containers count in std::size_t, but numbers of units, buffers and ranks are
+// signed, because a negative number means "none", and some tables are in the order of an enum.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace strata {
+
+template <typename N>
+concept ElementNumber = std::integral<N> || std::is_enum_v<N>;
+
+/// The element with this number, counted from 0. REQUIRES: 0 <= number < size.
+template <typename Range, ElementNumber Number>
+constexpr decltype(auto) nth(Range&& range, Number number) {
+  return std::forward<Range>(range)[static_cast<std::size_t>(number)];
+}
+
+/// `count` elements from `data` on. REQUIRES: 0 <= count.
+template <typename T, std::integral Count>
+constexpr std::span<T> span_of(T* data, Count count) {
+  return {data, static_cast<std::size_t>(count)};
+}
+
+/// `count` elements from `first` on. REQUIRES: they are there.
+template <typename Range, std::integral First, std::integral Count>
+constexpr auto slice(Range&& range, First first, Count count) {
+  return std::span(std::forward<Range>(range))
+      .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+}
+
+}  // namespace strata
