@@ -4,16 +4,18 @@
 
 #include <array>
 
+#include "base/nth.h"
+
 namespace strata {
 
 std::string_view name_of(Element element) {
   constexpr std::array<std::string_view, 4> kNames = {"bytes", "fp32", "bf16", "fp64"};
-  return kNames[static_cast<std::size_t>(element)];
+  return nth(kNames, element);
 }
 
 std::string_view name_of(ReduceOp op) {
   constexpr std::array<std::string_view, 3> kNames = {"sum", "min", "max"};
-  return kNames[static_cast<std::size_t>(op)];
+  return nth(kNames, op);
 }
 
 std::string describe(const Call& call) {

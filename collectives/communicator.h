@@ -12,6 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "base/nth.h"
+
 namespace strata {
 
 /// What a count counts.
@@ -24,7 +26,7 @@ enum class Element : std::uint8_t {
 
 constexpr std::size_t size_of(Element element) {
   constexpr std::size_t kSizes[] = {1, 4, 2, 8};
-  return kSizes[static_cast<std::size_t>(element)];
+  return nth(kSizes, element);
 }
 
 enum class ReduceOp : std::uint8_t { sum, min, max };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/nth.h"
 #include "collectives/mpi_world.h"
 #include "collectives/reduce.h"
 #include "collectives/sent_bytes.h"
@@ -81,7 +82,7 @@ MpiMessage MpiCommunicator::message(Direction direction, const std::byte* data, 
   return {.direction = direction,
           .data = const_cast<std::byte*>(data),
           .bytes = bytes,
-          .peer = members_[static_cast<std::size_t>(peer)],
+          .peer = nth(members_, peer),
           .tag = tag_};
 }
 
@@ -95,7 +96,7 @@ void MpiCommunicator::post(MpiMessage& message) {
 void MpiCommunicator::post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes,
                            int peer) {
   if (bytes == 0) return;
-  const Peer& other = peers_[static_cast<std::size_t>(peer)];
+  const Peer& other = nth(peers_, peer);
   const bool waits = direction == Direction::receive && !other.hears;
   post_note(round, direction, peer);
   std::vector<Posted>& slot = slots_[round % kDepth];
@@ -107,7 +108,7 @@ void MpiCommunicator::post(std::size_t round, Direction direction, const std::by
 /// Ahead of the call's first data to or from the peer. Notes are not counted as sent: they are what MPI's
 /// headers are to messages.
 void MpiCommunicator::post_note(std::size_t round, Direction direction, int peer) {
-  Peer& other = peers_[static_cast<std::size_t>(peer)];
+  Peer& other = nth(peers_, peer);
   const bool sends = direction == Direction::send;
   if (std::exchange(sends ? other.told : other.hears, true)) return;
   std::vector<Posted>& slot = slots_[round % kDepth];
@@ -124,7 +125,7 @@ void MpiCommunicator::hear_notes(std::size_t round) {
   for (Posted& each : slots_[round % kDepth]) {
     if (each.heard_from >= 0) {
       progress_->wait(each.message, call_);
-      check(peers_[static_cast<std::size_t>(each.heard_from)].heard, note_, each.heard_from);
+      check(nth(peers_, each.heard_from).heard, note_, each.heard_from);
     }
     if (!std::exchange(each.is_posted, true)) post(each.message);
   }
@@ -133,7 +134,7 @@ void MpiCommunicator::hear_notes(std::size_t round) {
 void MpiCommunicator::check(const Note& heard, const Note& own, int peer) {
   if (belong_together(heard, own)) return;
   progress_->give_up(call_, mismatch_sentence(call_, own, progress_->name_of(progress_->rank()), heard,
-                                              progress_->name_of(members_[static_cast<std::size_t>(peer)])));
+                                              progress_->name_of(nth(members_, peer))));
 }
 
 /// Posts the messages of up to `depth` rounds ahead of the one whose messages are waited for and which is
@@ -163,14 +164,12 @@ std::vector<Note> MpiCommunicator::exchange_notes(const std::vector<Note>& notes
   std::vector<MpiMessage> messages;
   for (int step = 1; step < size(); ++step) {
     const int from = rank_after(size() - step), to = rank_after(step);
-    messages.push_back(
-        message(Direction::receive, bytes_of(&received[static_cast<std::size_t>(from)]), sizeof(Note), from));
-    messages.push_back(
-        message(Direction::send, bytes_of(&notes[static_cast<std::size_t>(to)]), sizeof(Note), to));
+    messages.push_back(message(Direction::receive, bytes_of(&nth(received, from)), sizeof(Note), from));
+    messages.push_back(message(Direction::send, bytes_of(&nth(notes, to)), sizeof(Note), to));
   }
   for (MpiMessage& each : messages) progress_->post(each);
   for (const MpiMessage& each : messages) progress_->wait(each, call_);
-  for (int rank = 0; rank < size(); ++rank) check(received[static_cast<std::size_t>(rank)], note_, rank);
+  for (int rank = 0; rank < size(); ++rank) check(nth(received, rank), note_, rank);
   return received;
 }
 
@@ -311,11 +310,11 @@ void MpiCommunicator::fold_read(const std::byte* send, std::byte* receive, std::
   open(send, part);
   for (std::size_t at = 0; at < part; at += piece) {
     const std::size_t own = static_cast<std::size_t>(rank_) * part + at, bytes = std::min(piece, part - at);
-    sources[static_cast<std::size_t>(rank_)] = send + own;
+    nth(sources, rank_) = send + own;
     for (int step = 1; step < size(); ++step) {
       std::byte* const place = waiting + static_cast<std::size_t>(step - 1) * piece;
       read(rank_after(step), own, place, bytes);
-      sources[static_cast<std::size_t>(rank_after(step))] = place;
+      nth(sources, rank_after(step)) = place;
     }
     reduce(sources, receive + at, bytes / size_of(call_.element), call_.element, op, stores_for(part));
   }
@@ -348,8 +347,7 @@ void MpiCommunicator::fold_messages(const std::byte* send, std::byte* receive, s
       },
       [&](std::size_t round) {
         for (int rank = 0; rank < size(); ++rank) {
-          sources[static_cast<std::size_t>(rank)] =
-              rank == rank_ ? data_for(round, rank) : place_of(round, rank);
+          nth(sources, rank) = rank == rank_ ? data_for(round, rank) : place_of(round, rank);
         }
         reduce(sources, receive + round * piece, piece_size(part, piece, round) / size_of(call_.element),
                call_.element, op, stores_for(part));
@@ -392,7 +390,7 @@ void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t co
 
 void MpiCommunicator::add_message(Direction direction, const void* data, const Call& call, int peer) {
   const std::size_t bytes = *call.count * size_of(call.element);
-  Peer& other = peers_[static_cast<std::size_t>(peer)];
+  Peer& other = nth(peers_, peer);
   const std::int64_t number =
       direction == Direction::send ? ++other.sent_messages : ++other.received_messages;
   // One note for both ends, whatever each takes the bytes for.
@@ -464,11 +462,10 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
 
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank)
-    if (wishes[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int left, int right) {
-    return wishes[static_cast<std::size_t>(left)].key < wishes[static_cast<std::size_t>(right)].key;
-  });
-  for (int& rank : ranks) rank = members_[static_cast<std::size_t>(rank)];
+    if (nth(wishes, rank).color == color) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int left, int right) { return nth(wishes, left).key < nth(wishes, right).key; });
+  for (int& rank : ranks) rank = nth(members_, rank);
   const auto place = static_cast<int>(std::lower_bound(colors.begin(), colors.end(), color) - colors.begin());
   return std::make_unique<MpiCommunicator>(progress_, std::move(ranks),
                                            first_tag + place * progress_->tag_stride());

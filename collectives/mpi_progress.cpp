@@ -12,6 +12,7 @@
 
 #include "base/at_work.h"
 #include "base/error.h"
+#include "base/nth.h"
 #include "collectives/mpi_heartbeat.h"
 #include "collectives/process_memory.h"
 
@@ -118,7 +119,7 @@ MpiProgress::~MpiProgress() {
 }
 
 std::string MpiProgress::name_of(int rank) const {
-  return fmt::format("rank {} ({})", rank, hosts_[static_cast<std::size_t>(rank)]);
+  return fmt::format("rank {} ({})", rank, nth(hosts_, rank));
 }
 
 void MpiProgress::post(MpiMessage& message) {
@@ -174,9 +175,8 @@ void MpiProgress::give_up(const Call& call, const std::string& reason) {
 }
 
 bool MpiProgress::read_each_other(std::span<const int> ranks) const {
-  return reads_memory_ && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-           return hosts_[static_cast<std::size_t>(rank)] == hosts_[static_cast<std::size_t>(rank_)];
-         });
+  return reads_memory_ && std::all_of(ranks.begin(), ranks.end(),
+                                      [&](int rank) { return nth(hosts_, rank) == nth(hosts_, rank_); });
 }
 
 void MpiProgress::read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call) {
@@ -184,8 +184,7 @@ void MpiProgress::read(int rank, std::uintptr_t from, std::byte* to, std::size_t
     begin_read(call);
     std::optional<std::string> refusal;
     try {
-      read_memory(processes_[static_cast<std::size_t>(rank)], from + done, to + done,
-                  std::min(kReadAtOnce, bytes - done));
+      read_memory(nth(processes_, rank), from + done, to + done, std::min(kReadAtOnce, bytes - done));
     } catch (const IoError& error) {
       refusal = error.what();
     }
@@ -385,7 +384,7 @@ bool MpiProgress::test(Requests& requests) {
   const Lock lock(mutex_);
   for (std::size_t i = 0; i < static_cast<std::size_t>(done); ++i) {
     const MPI_Status& status = requests.statuses[i];
-    MpiMessage* const owned = requests.messages[static_cast<std::size_t>(requests.indices[i])];
+    MpiMessage* const owned = nth(requests.messages, requests.indices[i]);
     if (owned == nullptr) continue;
     MpiMessage& message = *owned;
     bool fits = code == MPI_SUCCESS || status.MPI_ERROR == MPI_SUCCESS;

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/nth.h"
 #include "collectives/note.h"
 #include "collectives/threads_communicator.h"
 
@@ -71,7 +72,7 @@ class ThreadGroup {
   ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> world_ranks);
 
   int size() const { return static_cast<int>(world_ranks_.size()); }
-  int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
+  int world_rank(int rank) const { return nth(world_ranks_, rank); }
   ThreadWorld& world() { return *world_; }
 
   /// Offers, waits for the offers of all, and calls `work` with them in the order of the ranks. Returns when
@@ -97,7 +98,7 @@ class ThreadGroup {
   [[noreturn]] void give_up(const std::string& reason);
   void check_agreement(int rank, const Offer& offer);
   std::string missing_ranks() const;
-  std::condition_variable& of_messages(int rank) { return of_messages_[static_cast<std::size_t>(rank)]; }
+  std::condition_variable& of_messages(int rank) { return nth(of_messages_, rank); }
   std::deque<Message*>& queue(int from, int to) {
     return queues_[static_cast<std::size_t>(from) * world_ranks_.size() + static_cast<std::size_t>(to)];
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "collectives/reduce.h"
 #include "collectives/sent_bytes.h"
 #include "collectives/thread_group.h"
@@ -76,7 +77,7 @@ class ThreadCommunicator final : public Communicator {
   void broadcast(void* data, std::size_t count, Element element, int root) override {
     perform({.call = {"broadcast", count, element, {}, root}, .receive = data}, [&](Offers offers) {
       const std::size_t bytes = count * size_of(element);
-      const Offer& from = offers[static_cast<std::size_t>(root)];
+      const Offer& from = nth(offers, root);
       copy_bytes(data, from.receive, bytes);
       if (rank_ != root) *from.sent_bytes += bytes;
     });
@@ -117,10 +118,9 @@ class ThreadCommunicator final : public Communicator {
       if (color < 0) return;
       std::vector<int> members;
       for (int r = 0; r < size(); ++r)
-        if (offers[static_cast<std::size_t>(r)].color == color) members.push_back(r);
-      std::stable_sort(members.begin(), members.end(), [&](int left, int right) {
-        return offers[static_cast<std::size_t>(left)].key < offers[static_cast<std::size_t>(right)].key;
-      });
+        if (nth(offers, r).color == color) members.push_back(r);
+      std::stable_sort(members.begin(), members.end(),
+                       [&](int left, int right) { return nth(offers, left).key < nth(offers, right).key; });
       const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
       for (int& member : members) member = group_->world_rank(member);
       result = std::make_unique<ThreadCommunicator>(group_->child(color, members), static_cast<int>(place));
@@ -216,6 +216,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   const auto group = std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(options), world_ranks);
   std::vector<std::unique_ptr<Communicator>> result;
+  result.reserve(world_ranks.size());
   for (int rank = 0; rank < ranks; ++rank)
     result.push_back(std::make_unique<ThreadCommunicator>(group, rank));
   return result;

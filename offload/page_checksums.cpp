@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/nth.h"
 #include "offload/store.h"
 
 namespace strata {
@@ -34,7 +35,7 @@ void PageChecksums::record(Bytes offset, std::span<const std::byte> written) {
 std::optional<PageChecksums::Mismatch> PageChecksums::check(Bytes offset,
                                                             std::span<const std::byte> read) const {
   for (; !read.empty(); read = read.subspan(kPage), offset += kStoreAlignment) {
-    const std::uint64_t expected = sums_[static_cast<std::size_t>(offset / kStoreAlignment)];
+    const std::uint64_t expected = nth(sums_, offset / kStoreAlignment);
     if (expected != checksum(read.first(kPage))) return Mismatch{offset, expected == kNeverWritten};
   }
   return std::nullopt;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <numeric>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -43,7 +45,7 @@ StripeMap::StripeMap(Bytes bytes, std::span<const double> weights)
 
 Bytes StripeMap::file_bytes(int file) const {
   const Bytes whole_cycles = bytes_ / (cycle() * kStoreBlock);
-  Bytes bytes = whole_cycles * blocks_per_cycle_[static_cast<std::size_t>(file)] * kStoreBlock;
+  Bytes bytes = whole_cycles * nth(blocks_per_cycle_, file) * kStoreBlock;
   for (Bytes offset = next_in(file, whole_cycles * cycle() * kStoreBlock, bytes_); offset < bytes_;) {
     const Bytes length = piece(offset, bytes_).length;
     bytes += length;
@@ -53,15 +55,13 @@ Bytes StripeMap::file_bytes(int file) const {
 }
 
 double StripeMap::fraction(int file) const {
-  return static_cast<double>(blocks_per_cycle_[static_cast<std::size_t>(file)]) /
-         static_cast<double>(cycle());
+  return static_cast<double>(nth(blocks_per_cycle_, file)) / static_cast<double>(cycle());
 }
 
 StripePiece StripeMap::piece(Bytes offset, Bytes end) const {
   const std::int64_t block = offset / kStoreBlock;
-  const Turn& turn = turns_[static_cast<std::size_t>(block % cycle())];
-  const std::int64_t file_block =
-      block / cycle() * blocks_per_cycle_[static_cast<std::size_t>(turn.file)] + turn.index;
+  const Turn& turn = nth(turns_, block % cycle());
+  const std::int64_t file_block = block / cycle() * nth(blocks_per_cycle_, turn.file) + turn.index;
   return {.offset = offset,
           .file = turn.file,
           .file_offset = file_block * kStoreBlock + offset % kStoreBlock,
@@ -69,7 +69,7 @@ StripePiece StripeMap::piece(Bytes offset, Bytes end) const {
 }
 
 Bytes StripeMap::next_in(int file, Bytes offset, Bytes end) const {
-  while (offset < end && turns_[static_cast<std::size_t>(offset / kStoreBlock % cycle())].file != file)
+  while (offset < end && nth(turns_, offset / kStoreBlock % cycle()).file != file)
     offset = (offset / kStoreBlock + 1) * kStoreBlock;
   return std::min(offset, end);
 }

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -29,7 +31,7 @@ class ThreadEngine final : public BlockEngine {
   void start(int slot, const BlockOperation& operation) override {
     {
       const std::lock_guard lock(mutex_);
-      operations_[static_cast<std::size_t>(slot)] = operation;
+      nth(operations_, slot) = operation;
       waiting_.push_back(slot);
     }
     work_there_.notify_one();
@@ -69,7 +71,7 @@ void ThreadEngine::work(const std::stop_token& stop) {
   while (work_there_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
     const int slot = waiting_.front();
     waiting_.erase(waiting_.begin());
-    const BlockOperation operation = operations_[static_cast<std::size_t>(slot)];
+    const BlockOperation operation = nth(operations_, slot);
     lock.unlock();
     const std::int64_t result = carry_out(operation);
     lock.lock();

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 #include "offload/store.h"
 
@@ -71,7 +72,7 @@ std::string Transfer::run(const TransferRequest& request) {
   WatchedWait wait([this] { return describe(); });
   wait_ = &wait;
   for (int file = 0; file < std::ssize(lanes_); ++file)
-    lanes_[static_cast<std::size_t>(file)].next = files_.map.next_in(file, request.offset, end());
+    nth(lanes_, file).next = files_.map.next_in(file, request.offset, end());
   fill();
   while (in_flight() > 0) {
     // Checksums are computed while the disks work.
@@ -79,7 +80,7 @@ std::string Transfer::run(const TransferRequest& request) {
     check_finished();
     const std::size_t count = engine_.reap(results_);
     for (const BlockResult& result : std::span(results_).first(count)) {
-      if (settle(slots_[static_cast<std::size_t>(result.slot)], result.result) == Outcome::to_be_continued)
+      if (settle(nth(slots_, result.slot), result.result) == Outcome::to_be_continued)
         start(result.slot);
       else
         release(result.slot);
@@ -101,9 +102,8 @@ void Transfer::fill() {
       lane.in_flight += piece.length;
       const int index = free_.back();
       free_.pop_back();
-      slots_[static_cast<std::size_t>(index)] = {
-          .piece = piece, .memory = request_.memory + (piece.offset - request_.offset)};
-      waiting_[static_cast<std::size_t>(index)] = piece.offset;
+      nth(slots_, index) = {.piece = piece, .memory = request_.memory + (piece.offset - request_.offset)};
+      nth(waiting_, index) = piece.offset;
       start(index);
     }
   }
@@ -111,8 +111,8 @@ void Transfer::fill() {
 
 /// The rest of the slot's piece; releases the slot if a fault lets nothing come of it.
 void Transfer::start(int index) {
-  Slot& slot = slots_[static_cast<std::size_t>(index)];
-  const SpillFile& file = files_.files[static_cast<std::size_t>(slot.piece.file)];
+  Slot& slot = nth(slots_, index);
+  const SpillFile& file = nth(files_.files, slot.piece.file);
   for (;;) {
     BlockOperation operation = {.direction = request_.direction,
                                 .descriptor = file.descriptor.get(),
@@ -176,9 +176,9 @@ Transfer::Outcome Transfer::retry(Slot& slot) {
 }
 
 void Transfer::release(int index) {
-  const StripePiece& piece = slots_[static_cast<std::size_t>(index)].piece;
-  lanes_[static_cast<std::size_t>(piece.file)].in_flight -= piece.length;
-  waiting_[static_cast<std::size_t>(index)] = kNothing;
+  const StripePiece& piece = nth(slots_, index).piece;
+  nth(lanes_, piece.file).in_flight -= piece.length;
+  nth(waiting_, index) = kNothing;
   free_.push_back(index);
 }
 
@@ -197,13 +197,13 @@ void Transfer::fail(const Slot& slot, const std::string& reason) {
   if (!error_.empty()) return;
   error_ = fmt::format("cannot {} {} bytes at offset {} of {}: {}", verb(request_.direction),
                        slot.piece.length - slot.done, slot.piece.file_offset + slot.done,
-                       files_.files[static_cast<std::size_t>(slot.piece.file)].path, reason);
+                       nth(files_.files, slot.piece.file).path, reason);
 }
 
 void Transfer::fail_mismatch(const PageChecksums::Mismatch& mismatch) {
   const StripePiece piece = files_.map.piece(mismatch.offset, mismatch.offset + kStoreAlignment);
   error_ = fmt::format("cannot read {} bytes at offset {} of {}: {}", piece.length, piece.file_offset,
-                       files_.files[static_cast<std::size_t>(piece.file)].path,
+                       nth(files_.files, piece.file).path,
                        mismatch.never_written
                            ? "nothing was ever written there"
                            : "the checksum is not that of what was written; the data changed on disk");
@@ -218,7 +218,7 @@ std::string Transfer::describe() const {
   if (first == kNothing) return "a transfer of the NVMe store";
   const StripePiece piece = files_.map.piece(first, first + 1);
   return fmt::format("{} at offset {} of {}", request_.direction == Direction::read ? "reading" : "writing",
-                     piece.file_offset, files_.files[static_cast<std::size_t>(piece.file)].path);
+                     piece.file_offset, nth(files_.files, piece.file).path);
 }
 
 }  // namespace strata
