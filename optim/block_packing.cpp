@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
 
@@ -97,7 +98,7 @@ void encode_nf4(const BlockRun& run, const T* elements, const float* scales, std
       const std::int64_t count = std::min(kTogether, end - from);
       if (scale > 0) some = nf4_codes(elements + from, count, 1 / scale);
       for (std::int64_t i = from; i < from + count; ++i) {
-        const std::uint8_t code = some[static_cast<std::size_t>(i - from)];
+        const std::uint8_t code = nth(some, i - from);
         codes[i / 2] = static_cast<std::uint8_t>(i % 2 == 0 ? code << 4 : codes[i / 2] | code);
       }
     }

@@ -1,11 +1,11 @@
 // What an update works on, as pointers into one memory: the host's or a device's.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/enum_array.h"
 #include "optim/state_format.h"
 #include "optim/update_rule.h"
 
@@ -17,15 +17,15 @@ struct OptimizerState {
   DType precision = DType::bf16;  ///< of gradient and parameter
   StateFormat format = {};
   std::int64_t elements = 0;
-  void* master = nullptr;                           ///< floats or Remainders; in fp32 the parameter itself
-  std::array<void*, kMoments.size()> moments = {};  ///< of format.moments; null: not kept
+  void* master = nullptr;                 ///< floats or Remainders; in fp32 the parameter itself
+  EnumArray<Moment, void*> moments = {};  ///< of format.moments; null: not kept
   const void* gradient = nullptr;
   void* parameter = nullptr;  ///< the rounded master, or its high half; not used in fp32
   std::uint32_t unit = 0;     ///< with `first` names the random bits that round the moments
   std::int64_t first = 0;     ///< index of the first element in the unit
 
-  void*& of(Moment moment) { return moments[static_cast<std::size_t>(moment)]; }
-  void* of(Moment moment) const { return moments[static_cast<std::size_t>(moment)]; }
+  void*& of(Moment moment) { return moments[moment]; }
+  void* of(Moment moment) const { return moments[moment]; }
 
   /// Elements [from, from + count).
   OptimizerState part(std::int64_t from, std::int64_t count) const {

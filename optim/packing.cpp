@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/float8_codes.h"
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "optim/block_packing.h"
 
@@ -87,8 +88,7 @@ void read_packed(const Packing& packing, std::size_t part, const std::byte* pack
     const std::int64_t from = std::max(first, stretch->first);
     const std::int64_t to = std::min(end, stretch->first + stretch->count);
     if (from < to)
-      read_stretch(packing, *stretch, packed, from - stretch->first, to - from,
-                   &values[static_cast<std::size_t>(from - first)]);
+      read_stretch(packing, *stretch, packed, from - stretch->first, to - from, &nth(values, from - first));
   }
 }
 

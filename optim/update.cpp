@@ -8,6 +8,7 @@
 #include <span>
 #include <type_traits>
 
+#include "base/nth.h"
 #include "base/random.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
@@ -128,7 +129,7 @@ void update(const UpdateCoefficients& step, const OptimizerState& state) {
 
 void round_masters(const OptimizerState& state) {
   if (state.precision == DType::fp32 || state.format.split_master) return;
-  const std::span masters(static_cast<const float*>(state.master), static_cast<std::size_t>(state.elements));
+  const std::span masters = span_of(static_cast<const float*>(state.master), state.elements);
   with_storage_type(state.precision, [&]<typename T>(T) {
     std::ranges::transform(masters, static_cast<T*>(state.parameter), [](float master) { return T(master); });
   });

@@ -10,11 +10,16 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/enum_array.h"
+
 namespace strata {
 
 /// An array with the parameters' shape, under PyTorch's name for it.
 enum class Moment : std::uint8_t { exp_avg, exp_avg_sq, momentum_buffer };
 inline constexpr std::array kMoments = {Moment::exp_avg, Moment::exp_avg_sq, Moment::momentum_buffer};
+constexpr const auto& values_of(Moment) {
+  return kMoments;
+}
 
 /// A set of them, in the order of the enumerators.
 class Moments {
@@ -59,10 +64,13 @@ class Moments {
 /// SGD without momentum is a rule of its own: it keeps nothing.
 enum class UpdateRule : std::uint8_t { adamw, sgd, sgd_momentum };
 inline constexpr std::array kUpdateRules = {UpdateRule::adamw, UpdateRule::sgd, UpdateRule::sgd_momentum};
+constexpr const auto& values_of(UpdateRule) {
+  return kUpdateRules;
+}
 
 constexpr std::string_view name_of(UpdateRule rule) {
-  constexpr std::array<std::string_view, kUpdateRules.size()> kNames = {"adamw", "sgd", "sgd_momentum"};
-  return kNames[static_cast<std::size_t>(rule)];
+  constexpr EnumArray<UpdateRule, std::string_view> kNames = {"adamw", "sgd", "sgd_momentum"};
+  return kNames[rule];
 }
 
 constexpr Moments moments_of(UpdateRule rule) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/model/packing.h"
 #include "optim/block_packing.h"
@@ -23,7 +24,7 @@ class BlockScales::Whole {
   float at(std::int64_t element, std::int64_t ahead = 0) {
     const std::int64_t number = element / block_;
     if (number < first_ || number >= first_ + std::ssize(scales_)) read_from(number, ahead);
-    return scales_[static_cast<std::size_t>(number - first_)];
+    return nth(scales_, number - first_);
   }
 
  private:

@@ -7,6 +7,7 @@
 
 #include "base/at_work.h"
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/threads.h"
 #include "engine/execute/measure.h"
 
@@ -55,7 +56,7 @@ Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std
     run_serial();
   } else {
     const AtWork::Pause pause;
-    on_threads(kLanes.size(), [this](std::size_t lane) { run_lane(lane); });
+    on_threads(kLanes.size(), [this](std::size_t lane) { run_lane(kLanes[lane]); });
   }
   end_recording();
   {
@@ -105,14 +106,14 @@ void Executor::end_recording() {
   if (options_.recorder != nullptr) options_.recorder->end_run();
 }
 
-void Executor::begin_round(std::size_t lane, std::int64_t round) {
+void Executor::begin_round(Lane lane, std::int64_t round) {
   if (options_.recorder != nullptr) recording_[lane] = options_.recorder->begin(lane, round);
 }
 
 /// What a device lane has issued it is through with when that was waited for.
-void Executor::end_round(std::size_t lane) {
+void Executor::end_round(Lane lane) {
   RecordedStep* const step = std::exchange(recording_[lane], nullptr);
-  if (step != nullptr && streams_.find(kLanes[lane]) == nullptr) options_.recorder->pass(lane, *step);
+  if (step != nullptr && streams_.find(lane) == nullptr) options_.recorder->pass(lane, *step);
 }
 
 /// Models share streams, stores and with them what counts.
@@ -130,31 +131,31 @@ void Executor::run_serial() {
       return !is_over(round);
     };
     for (std::int64_t round = 0; goes_on(round); ++round) {
-      for (std::size_t lane = 0; lane < kLanes.size(); ++lane) begin_round(lane, round);
+      for (const Lane lane : kLanes) begin_round(lane, round);
       for (std::size_t i = 0; i < instructions.size() && goes_on(round); ++i) {
         const auto index = static_cast<std::int32_t>(i);
-        const auto lane = static_cast<std::size_t>(instructions[i].lane);
+        const Lane lane = instructions[i].lane;
         note_doing(lane, Doing::performing, index, round);
         const bool was_performed = execute(lane, index, round);
         finish_previous(lane, index);
         note_doing(lane, Doing::nothing, index, round);
         if (was_performed && options_.observer) options_.observer(instructions[i]);
       }
-      for (std::size_t lane = 0; lane < kLanes.size(); ++lane) end_round(lane);
+      for (const Lane lane : kLanes) end_round(lane);
     }
   } catch (const std::exception& error) {
     fail(error);
   }
-  for (std::size_t lane = 0; lane < kLanes.size(); ++lane) leave(lane);
+  for (const Lane lane : kLanes) leave(lane);
   idle_ = Clock::now();
 }
 
 /// It records nothing more in this run.
-void Executor::leave(std::size_t lane) {
+void Executor::leave(Lane lane) {
   if (options_.recorder != nullptr) options_.recorder->leave(lane);
 }
 
-void Executor::run_lane(std::size_t lane) {
+void Executor::run_lane(Lane lane) {
   try {
     run_rounds(lane);
     wait_until_idle(lane);
@@ -165,11 +166,11 @@ void Executor::run_lane(std::size_t lane) {
   const std::lock_guard lock(mutex_);
   lanes_[lane].doing = Doing::nothing;
   lanes_[lane].finished = true;
-  if (kLanes[lane] != Lane::save) idle_ = Clock::now();
+  if (lane != Lane::save) idle_ = Clock::now();
   wake_all();
 }
 
-void Executor::run_rounds(std::size_t lane) {
+void Executor::run_rounds(Lane lane) {
   const std::vector<std::int32_t>& instructions = program_.dependencies.lanes[lane];
   for (std::int64_t round = 0; !instructions.empty(); ++round) {
     begin_round(lane, round);
@@ -179,7 +180,7 @@ void Executor::run_rounds(std::size_t lane) {
       execute(lane, index, round);
       const std::lock_guard lock(mutex_);
       ++lanes_[lane].issued;
-      if (turns_[static_cast<std::size_t>(index)]) ++turns_taken_;
+      if (nth(turns_, index)) ++turns_taken_;
       wake_ready();
     }
     end_round(lane);
@@ -187,21 +188,21 @@ void Executor::run_rounds(std::size_t lane) {
 }
 
 /// Until the device has finished what the lane issued.
-void Executor::wait_until_idle(std::size_t lane) {
+void Executor::wait_until_idle(Lane lane) {
   for (const std::int32_t index : program_.dependencies.lanes[lane]) finish_previous(lane, index);
 }
 
 /// Whether the instruction was performed.
-bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round) {
-  const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
+bool Executor::execute(Lane lane, std::int32_t index, std::int64_t round) {
+  const Instruction& instruction = nth(program_.program.instructions, index);
   const bool is_performed = begin(instruction, round);
   const auto model = static_cast<std::size_t>(instruction.model);
   const Operations& operations = *models_[model].operations;
-  const Instruction& own = *own_[static_cast<std::size_t>(index)];
+  const Instruction& own = *nth(own_, index);
   const AtWork at_work;
   const Bytes sent_before = operations.sent_bytes(own);
   try {
-    if (Stream* stream = streams_.find(kLanes[lane])) {
+    if (Stream* stream = streams_.find(lane)) {
       finish_previous(lane, index);
       issue(*stream, lane, index, round, is_performed);
     } else if (is_performed) {
@@ -210,15 +211,15 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
       const Clock::time_point end = Clock::now();
       add_busy(lane, seconds_between(start, end));
       if (RecordedStep* step = recording_[lane]) {
-        InstructionTime& time = step->times[static_cast<std::size_t>(index)];
+        InstructionTime& time = nth(step->times, index);
         time.start = seconds_between(record_begin_time_, start);
         time.end = seconds_between(record_begin_time_, end);
       }
     }
   } catch (const EndedByRankError& error) {
-    throw EndedByRankError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], error.what()));
+    throw EndedByRankError(fmt::format("{}: {}", nth(labels_, index), error.what()));
   } catch (const CommError& error) {
-    throw CommError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], error.what()));
+    throw CommError(fmt::format("{}: {}", nth(labels_, index), error.what()));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -244,24 +245,22 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
 /// A throttled send waits before it leaves, so that its receiver waits, too.
 void Executor::perform(std::int32_t index, std::int64_t round) {
   using Seconds = PacingClock::Seconds;
-  const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
+  const Instruction& instruction = nth(program_.program.instructions, index);
   if (options_.sent_per_second > 0 && instruction.exchange.sent > 0) {
     const Seconds way(static_cast<double>(instruction.exchange.sent) / options_.sent_per_second);
     pacing_.sleep_until(pacing_.now() + way);
   }
   const bool is_slowed = options_.flops_per_second > 0 && instruction.flops > 0;
   const Seconds start = is_slowed ? pacing_.now() : Seconds(0);
-  models_[static_cast<std::size_t>(instruction.model)].operations->perform(
-      *own_[static_cast<std::size_t>(index)], rounds_.step_of(instruction, round));
+  nth(models_, instruction.model).operations->perform(*nth(own_, index), rounds_.step_of(instruction, round));
   if (is_slowed) pacing_.sleep_until(start + Seconds(instruction.flops / options_.flops_per_second));
 }
 
 /// Also of what is skipped the events are recorded: those who wait for it wait for what its stream had to do
 /// before, too.
-void Executor::issue(Stream& stream, std::size_t lane, std::int32_t index, std::int64_t round,
-                     bool performs) {
-  Issued& issued = issued_[static_cast<std::size_t>(index)];
-  stream.begin_range(labels_[static_cast<std::size_t>(index)].c_str());
+void Executor::issue(Stream& stream, Lane lane, std::int32_t index, std::int64_t round, bool performs) {
+  Issued& issued = nth(issued_, index);
+  stream.begin_range(nth(labels_, index).c_str());
   stream.record(*issued.start);
   if (performs) perform(index, round);
   stream.record(*issued.end);
@@ -273,8 +272,8 @@ void Executor::issue(Stream& stream, std::size_t lane, std::int32_t index, std::
 
 /// Waits for the instruction's latest issue, if any, and counts its time: its events are about to be recorded
 /// anew.
-void Executor::finish_previous(std::size_t lane, std::int32_t index) {
-  Issued& issued = issued_[static_cast<std::size_t>(index)];
+void Executor::finish_previous(Lane lane, std::int32_t index) {
+  Issued& issued = nth(issued_, index);
   if (!issued.pending) return;
   wait_for(*issued.end, index);
   issued.pending = false;
@@ -282,7 +281,7 @@ void Executor::finish_previous(std::size_t lane, std::int32_t index) {
   RecordedStep* const step = std::exchange(issued.recorded, nullptr);
   if (step == nullptr) return;
   if (issued.was_performed) {
-    InstructionTime& time = step->times[static_cast<std::size_t>(index)];
+    InstructionTime& time = nth(step->times, index);
     time.start = issued.start->seconds_since(*record_begin_);
     time.end = issued.end->seconds_since(*record_begin_);
   }
@@ -302,12 +301,11 @@ void Executor::wait_for(Event& event, std::int32_t index) {
     before = now;
     if (!options_.ranks_failure) continue;
     if (const std::optional<std::string> failure = options_.ranks_failure())
-      throw EndedByRankError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], *failure));
+      throw EndedByRankError(fmt::format("{}: {}", nth(labels_, index), *failure));
   }
-  throw DeviceError(
-      fmt::format("the device did not finish '{}', nor anything else, within {} s",
-                  print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
-                  options_.watchdog_seconds));
+  throw DeviceError(fmt::format("the device did not finish '{}', nor anything else, within {} s",
+                                print(program_.program, nth(program_.program.instructions, index)),
+                                options_.watchdog_seconds));
 }
 
 Executor::Advance Executor::advance() {
@@ -322,17 +320,15 @@ Executor::Advance Executor::advance() {
 /// Waits for what other lanes have issued but perhaps not finished. An event may meanwhile stand for the next
 /// round's issue of the same instruction: that was issued without need of this one, so it ends too, only
 /// later.
-void Executor::wait_for_events(std::size_t lane, std::int32_t index, std::int64_t round) {
-  const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
-  Stream* own = streams_.find(kLanes[lane]);
-  for (std::size_t other = 0; other < waits.size(); ++other) {
+void Executor::wait_for_events(Lane lane, std::int32_t index, std::int64_t round) {
+  const auto& waits = nth(program_.dependencies.waits, index);
+  Stream* own = streams_.find(lane);
+  for (const Lane other : kLanes) {
     const bool before_this_run = waits[other].previous_step && round == 0;
-    if (other == lane || waits[other].position < 0 || before_this_run ||
-        streams_.find(kLanes[other]) == nullptr)
+    if (other == lane || waits[other].position < 0 || before_this_run || streams_.find(other) == nullptr)
       continue;
-    const std::int32_t blocker =
-        program_.dependencies.lanes[other][static_cast<std::size_t>(waits[other].position)];
-    Event& event = *issued_[static_cast<std::size_t>(blocker)].end;
+    const std::int32_t blocker = nth(program_.dependencies.lanes[other], waits[other].position);
+    Event& event = *nth(issued_, blocker).end;
     if (own != nullptr) {
       own->wait(event);
     } else {
@@ -341,7 +337,7 @@ void Executor::wait_for_events(std::size_t lane, std::int32_t index, std::int64_
   }
 }
 
-void Executor::add_busy(std::size_t lane, double seconds) {
+void Executor::add_busy(Lane lane, double seconds) {
   const std::lock_guard lock(mutex_);
   measurements_.busy_seconds[lane] += seconds;
 }
@@ -397,7 +393,7 @@ bool Executor::begin(const Instruction& instruction, std::int64_t round) {
 /// Ranks whose exchanges come in different orders would wait for one another on devices that do one at a
 /// time, or for handshakes of NCCL's.
 bool Executor::has_its_turn(std::int32_t index, std::int64_t round) const {
-  const std::optional<std::int64_t>& turn = turns_[static_cast<std::size_t>(index)];
+  const std::optional<std::int64_t>& turn = nth(turns_, index);
   return !turn || turns_taken_ == round * turns_per_round_ + *turn;
 }
 
@@ -405,18 +401,17 @@ bool Executor::has_its_turn(std::int32_t index, std::int64_t round) const {
 /// step, no rank may have begun an exchange of that step.
 bool Executor::ready(std::int32_t index, std::int64_t round) const {
   if (!has_its_turn(index, round)) return false;
-  const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
-  constexpr auto kCpu = static_cast<std::size_t>(Lane::cpu);
-  const auto cpu_per_round = static_cast<std::int64_t>(program_.dependencies.lanes[kCpu].size());
-  if (lanes_[kCpu].issued < (round - 1) * cpu_per_round) return false;
-  for (std::size_t lane = 0; lane < waits.size(); ++lane) {
+  const auto& waits = nth(program_.dependencies.waits, index);
+  const auto cpu_per_round = static_cast<std::int64_t>(program_.dependencies.lanes[Lane::cpu].size());
+  if (lanes_[Lane::cpu].issued < (round - 1) * cpu_per_round) return false;
+  for (const Lane lane : kLanes) {
     if (waits[lane].position < 0) continue;
     if (lanes_[lane].issued < needed(program_.dependencies, lane, waits[lane], round, rounds_)) return false;
   }
   return true;
 }
 
-void Executor::note_doing(std::size_t lane, Doing doing, std::int32_t index, std::int64_t round) {
+void Executor::note_doing(Lane lane, Doing doing, std::int32_t index, std::int64_t round) {
   const std::lock_guard lock(mutex_);
   LaneState& state = lanes_[lane];
   state.doing = doing;
@@ -426,7 +421,7 @@ void Executor::note_doing(std::size_t lane, Doing doing, std::int32_t index, std
 }
 
 /// False if the lane should end instead.
-bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t round) {
+bool Executor::wait_until_ready(Lane lane, std::int32_t index, std::int64_t round) {
   std::unique_lock lock(mutex_);
   LaneState& state = lanes_[lane];
   state.doing = Doing::waiting;
@@ -445,7 +440,7 @@ bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64
 }
 
 void Executor::wake_ready() {
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (const Lane lane : kLanes) {
     const LaneState& state = lanes_[lane];
     if (state.waits() && (is_over(state.round) || ready(state.index, state.round)))
       progress_[lane].notify_one();
@@ -464,9 +459,9 @@ void Executor::check_deadlock() {
   });
   if (!stuck) return;
   std::string waits;
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (const Lane lane : kLanes) {
     if (lanes_[lane].finished) continue;
-    waits += fmt::format("\n  {} waits to start {}{}", name_of(kLanes[lane]),
+    waits += fmt::format("\n  {} waits to start {}{}", name_of(lane),
                          name_at(lanes_[lane].index, lanes_[lane].round), describe_wait(lane));
   }
   throw DeviceError("all lanes wait for one another:" + waits);

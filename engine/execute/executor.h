@@ -14,7 +14,6 @@
 // here.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -24,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include "base/enum_array.h"
 #include "base/pacing_clock.h"
 #include "engine/execute/operations.h"
 #include "engine/execute/step_recorder.h"
@@ -34,14 +34,14 @@ namespace strata {
 /// What really happened, over all runs of an executor. Nothing of it comes from the plan: memory and copies
 /// are counted by the Meter, what drives move by the store, what ranks send by their communicators.
 struct Measurements {
-  std::array<double, kLanes.size()> busy_seconds = {};
+  EnumArray<Lane, double> busy_seconds = {};
   MeterCount count;
 };
 
 /// The same, while it happens.
 struct LiveFigures {
-  std::array<double, kLanes.size()> busy_seconds = {};
-  std::array<Bytes, kTiers.size()> peak_bytes = {};  ///< the highest that was touched
+  EnumArray<Lane, double> busy_seconds = {};
+  EnumArray<Tier, Bytes> peak_bytes = {};  ///< the highest that was touched
 };
 
 class Executor {
@@ -118,22 +118,22 @@ class Executor {
   void begin_recording();
   void end_recording();
   void run_serial();
-  void run_lane(std::size_t lane);
-  void run_rounds(std::size_t lane);
-  void wait_until_idle(std::size_t lane);
-  bool execute(std::size_t lane, std::int32_t index, std::int64_t round);
+  void run_lane(Lane lane);
+  void run_rounds(Lane lane);
+  void wait_until_idle(Lane lane);
+  bool execute(Lane lane, std::int32_t index, std::int64_t round);
   void perform(std::int32_t index, std::int64_t round);
   MeterCount take_count();
-  void issue(Stream& stream, std::size_t lane, std::int32_t index, std::int64_t round, bool performs);
-  void finish_previous(std::size_t lane, std::int32_t index);
+  void issue(Stream& stream, Lane lane, std::int32_t index, std::int64_t round, bool performs);
+  void finish_previous(Lane lane, std::int32_t index);
   void wait_for(Event& event, std::int32_t index);
   Advance advance();
-  void wait_for_events(std::size_t lane, std::int32_t index, std::int64_t round);
-  bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t round);
-  void begin_round(std::size_t lane, std::int64_t round);
-  void end_round(std::size_t lane);
-  void leave(std::size_t lane);
-  void note_doing(std::size_t lane, Doing doing, std::int32_t index, std::int64_t round);
+  void wait_for_events(Lane lane, std::int32_t index, std::int64_t round);
+  bool wait_until_ready(Lane lane, std::int32_t index, std::int64_t round);
+  void begin_round(Lane lane, std::int64_t round);
+  void end_round(Lane lane);
+  void leave(Lane lane);
+  void note_doing(Lane lane, Doing doing, std::int32_t index, std::int64_t round);
   bool begin(const Instruction& instruction, std::int64_t round);
   bool ready(std::int32_t index, std::int64_t round) const;
   bool has_its_turn(std::int32_t index, std::int64_t round) const;
@@ -145,11 +145,11 @@ class Executor {
   void wake_all();
   void check_deadlock();
   void fail(const std::exception& error);
-  void add_busy(std::size_t lane, double seconds);
+  void add_busy(Lane lane, double seconds);
   void count_sent(const Instruction& instruction, Bytes sent);
-  std::string describe_wait(std::size_t lane) const;
-  std::string describe_lane(std::size_t lane) const;
-  std::string describe_unfinished(std::size_t lane) const;
+  std::string describe_wait(Lane lane) const;
+  std::string describe_lane(Lane lane) const;
+  std::string describe_unfinished(Lane lane) const;
   std::string name_at(std::int32_t index, std::int64_t round) const;
 
   struct LaneState {
@@ -185,8 +185,8 @@ class Executor {
   const PacingClock pacing_ = PacingClock::steady();
 
   mutable std::mutex mutex_;
-  std::array<std::condition_variable, kLanes.size()> progress_;  ///< by lane: it may go on
-  std::array<LaneState, kLanes.size()> lanes_;
+  EnumArray<Lane, std::condition_variable> progress_;  ///< by lane: it may go on
+  EnumArray<Lane, LaneState> lanes_;
   std::int64_t turns_taken_ = 0;         ///< over all rounds of this run
   std::vector<std::int64_t> committed_;  ///< by model: latest step that will be finished whatever happens
   std::vector<std::int64_t> last_;       ///< by model: step of this run
@@ -197,9 +197,9 @@ class Executor {
   const std::atomic<bool>* stop_ = nullptr;
   const OnStep* on_step_ = nullptr;
   Clock::time_point last_report_, idle_;
-  std::vector<Clock::time_point> last_reports_;              ///< by model, as last_report_ is of any
-  std::array<RecordedStep*, kLanes.size()> recording_ = {};  ///< of the round that the lane is in
-  std::unique_ptr<Event> record_begin_;  ///< from which devices count its seconds, and then the host
+  std::vector<Clock::time_point> last_reports_;  ///< by model, as last_report_ is of any
+  EnumArray<Lane, RecordedStep*> recording_;     ///< of the round that the lane is in
+  std::unique_ptr<Event> record_begin_;          ///< from which devices count its seconds, and then the host
   Clock::time_point record_begin_time_;
 };
 

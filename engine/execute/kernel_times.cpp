@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/execute/measure.h"
 
 namespace strata {
@@ -35,7 +36,7 @@ class PassMemory {
     };
     std::array<Contents, kRegions> regions = {};
     for_each_operand(pass, [&](const Segment::PlacedOperand& operand) {
-      Contents& contents = regions[static_cast<std::size_t>(operand.region)];
+      Contents& contents = nth(regions, operand.region);
       contents.bytes = std::max(contents.bytes, operand.offset + bytes_of(operand.size));
       if (size_of(operand.size.dtype) < size_of(contents.dtype)) contents.dtype = operand.size.dtype;
     });

@@ -2,9 +2,9 @@
 // goes through those that copy and compute is counted.
 #pragma once
 
-#include <array>
 #include <memory>
 
+#include "base/enum_array.h"
 #include "engine/device/device.h"
 #include "engine/execute/metered_stream.h"
 #include "engine/plan/program/program.h"
@@ -17,14 +17,14 @@ class LaneStreams {
   /// communicators' to count.
   explicit LaneStreams(Device& device, bool device_exchanges = false) : meter_(std::make_unique<Meter>()) {
     for (const Lane lane : {Lane::compute, Lane::h2d, Lane::d2h})
-      streams_[static_cast<std::size_t>(lane)] = meter_stream(device.make_stream(), *meter_);
+      streams_[lane] = meter_stream(device.make_stream(), *meter_);
     if (!device_exchanges) return;
     for (const Lane lane : {Lane::comm, Lane::send, Lane::receive, Lane::tensor, Lane::context})
-      streams_[static_cast<std::size_t>(lane)] = device.make_stream();
+      streams_[lane] = device.make_stream();
   }
 
   /// Null for a host lane.
-  Stream* find(Lane lane) const { return streams_[static_cast<std::size_t>(lane)].get(); }
+  Stream* find(Lane lane) const { return streams_[lane].get(); }
   /// REQUIRES: a lane of the device.
   Stream& of(Lane lane) const { return *find(lane); }
   /// Counts what the streams are given; host lanes tell it what they do.
@@ -32,7 +32,7 @@ class LaneStreams {
 
  private:
   std::unique_ptr<Meter> meter_;
-  std::array<std::unique_ptr<Stream>, kLanes.size()> streams_;
+  EnumArray<Lane, std::unique_ptr<Stream>> streams_;
 };
 
 }  // namespace strata

@@ -6,20 +6,19 @@ namespace strata {
 
 void MeterCount::add(const MeterCount& other) {
   for (const Link link : kLinks) traffic[link] += other.traffic[link];
-  for (std::size_t tier = 0; tier < peak_bytes.size(); ++tier)
-    peak_bytes[tier] = std::max(peak_bytes[tier], other.peak_bytes[tier]);
+  for (const Tier tier : kTiers) peak_bytes[tier] = std::max(peak_bytes[tier], other.peak_bytes[tier]);
   outside_bytes += other.outside_bytes;
 }
 
 void Meter::watch(Tier tier, const void* memory, Bytes bytes) {
-  memory_[static_cast<std::size_t>(tier)] = {static_cast<const std::byte*>(memory), bytes};
+  memory_[tier] = {static_cast<const std::byte*>(memory), bytes};
 }
 
 void Meter::touch(const void* memory, Bytes bytes) {
   if (memory == nullptr || bytes <= 0) return;
   const auto* begin = static_cast<const std::byte*>(memory);
   for (const Tier tier : {Tier::device, Tier::host}) {
-    const Memory& watched = memory_[static_cast<std::size_t>(tier)];
+    const Memory& watched = memory_[tier];
     if (watched.begin == nullptr || begin < watched.begin || begin >= watched.begin + watched.bytes) continue;
     return raise(tier, begin - watched.begin + bytes);
   }
@@ -41,28 +40,26 @@ void Meter::touch(const OptimizerState& state) {
 }
 
 void Meter::move(Link link, Bytes bytes) {
-  moved_[static_cast<std::size_t>(link)] += bytes;
+  moved_[link] += bytes;
 }
 
 void Meter::raise(Tier tier, Bytes end) {
-  std::atomic<Bytes>& highest = ends_[static_cast<std::size_t>(tier)];
+  std::atomic<Bytes>& highest = ends_[tier];
   Bytes now = highest;
   while (now < end && !highest.compare_exchange_weak(now, end)) {
   }
 }
 
-std::array<Bytes, kTiers.size()> Meter::peaks() const {
-  std::array<Bytes, kTiers.size()> peaks = {};
-  for (std::size_t tier = 0; tier < peaks.size(); ++tier)
-    peaks[tier] = align_up(ends_[tier].load(), kBufferAlignment);
+EnumArray<Tier, Bytes> Meter::peaks() const {
+  EnumArray<Tier, Bytes> peaks;
+  for (const Tier tier : kTiers) peaks[tier] = align_up(ends_[tier].load(), kBufferAlignment);
   return peaks;
 }
 
 MeterCount Meter::take() {
   MeterCount count;
-  for (const Link link : kLinks) count.traffic[link] = moved_[static_cast<std::size_t>(link)].exchange(0);
-  for (std::size_t tier = 0; tier < ends_.size(); ++tier)
-    count.peak_bytes[tier] = align_up(ends_[tier].exchange(0), kBufferAlignment);
+  for (const Link link : kLinks) count.traffic[link] = moved_[link].exchange(0);
+  for (const Tier tier : kTiers) count.peak_bytes[tier] = align_up(ends_[tier].exchange(0), kBufferAlignment);
   count.outside_bytes = outside_.exchange(0);
   return count;
 }

@@ -3,10 +3,10 @@
 // be held against it. Any thread may call.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <span>
 
+#include "base/enum_array.h"
 #include "engine/device/matrix.h"
 #include "engine/plan/program/traffic.h"
 #include "optim/optimizer_state.h"
@@ -18,7 +18,7 @@ struct MeterCount {
   Traffic traffic;
   /// For each tier, the end of the highest byte that was touched, rounded up to whole buffer pages, which
   /// buffers are aligned to.
-  std::array<Bytes, kTiers.size()> peak_bytes = {};
+  EnumArray<Tier, Bytes> peak_bytes = {};
   Bytes outside_bytes = 0;  ///< ranges that lie in no tier's memory
 
   void add(const MeterCount& other);
@@ -44,7 +44,7 @@ class Meter {
   /// What was counted since the call before.
   MeterCount take();
   /// Those that take() would give, without taking them.
-  std::array<Bytes, kTiers.size()> peaks() const;
+  EnumArray<Tier, Bytes> peaks() const;
 
  private:
   struct Memory {
@@ -53,9 +53,9 @@ class Meter {
   };
   void raise(Tier tier, Bytes end);
 
-  std::array<Memory, kTiers.size()> memory_;
-  std::array<std::atomic<Bytes>, kTiers.size()> ends_ = {};
-  std::array<std::atomic<Bytes>, kLinks.size()> moved_ = {};
+  EnumArray<Tier, Memory> memory_;
+  EnumArray<Tier, std::atomic<Bytes>> ends_ = {};
+  EnumArray<Link, std::atomic<Bytes>> moved_ = {};
   std::atomic<Bytes> outside_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 #include "engine/plan/lower/regions.h"
 #include "optim/gradient_norm.h"
@@ -88,7 +89,7 @@ Matrix Operations::flat(const Operand& operand) const {
 }
 
 const UnitShare& Operations::share(const Instruction& instruction) const {
-  return setup_.shares[static_cast<std::size_t>(instruction.unit)];
+  return nth(setup_.shares, instruction.unit);
 }
 
 void Operations::perform(const Instruction& instruction, std::int64_t step) {
@@ -168,7 +169,7 @@ void Operations::load_data(const Instruction& instruction, std::int64_t step) {
   const WatchedWait wait([] { return std::string("reading the training data (data.path)"); });
   MicrobatchData data;
   for (const Operand& array : instruction.writes) {
-    const std::span bytes(address(array.buffer), static_cast<std::size_t>(array.bytes()));
+    const std::span bytes = span_of(address(array.buffer), array.bytes());
     meter().touch(bytes);
     data.set(static_cast<std::size_t>(array.role) - static_cast<std::size_t>(Role::data_0), bytes);
   }
@@ -187,14 +188,14 @@ void Operations::copy(const Instruction& instruction) {
 
 void Operations::read(const Instruction& instruction) {
   const Buffer& source = setup_.program->buffer(instruction.reads[0].buffer);
-  const std::span to(address(instruction.writes[0].buffer), static_cast<std::size_t>(source.bytes));
+  const std::span to = span_of(address(instruction.writes[0].buffer), source.bytes);
   meter().touch(to);
   for_buffer(source, [&] { setup_.spill.reads->read(source.offset, to); });
 }
 
 void Operations::write(const Instruction& instruction) {
   const Buffer& destination = setup_.program->buffer(instruction.writes[0].buffer);
-  const std::span from(address(instruction.reads[0].buffer), static_cast<std::size_t>(destination.bytes));
+  const std::span from = span_of(address(instruction.reads[0].buffer), destination.bytes);
   meter().touch(from);
   for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
@@ -219,7 +220,7 @@ void Operations::run_pass(const Instruction& instruction, std::int64_t step) {
   const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)
                                        .levels[static_cast<std::size_t>(instruction.saved_level)];
   const UnitPass& pass = pass_of(level, instruction.operation);
-  const Segment& segment = pass.segments()[static_cast<std::size_t>(instruction.segment)];
+  const Segment& segment = nth(pass.segments(), instruction.segment);
   segment.run(kernels_, memory, passes_.loss_factor,
               {.gradient = elements_begun(instruction, Role::gradient),
                .shared_gradient = elements_begun(instruction, Role::shared_gradient)});
@@ -260,12 +261,11 @@ void Operations::copy_rows(const Instruction& instruction) {
 
 void Operations::sum_rows(const Instruction& instruction) {
   const auto [rows, values] = rows_of(instruction);
-  kernels_.run(
-      RowSum{.ranks = setup_.program->groups[static_cast<std::size_t>(instruction.exchange.group)].ranks,
-             .rows = rows,
-             .values = values,
-             .first = share(instruction).first,
-             .out = flat(*instruction.find_operand(Role::destination))});
+  kernels_.run(RowSum{.ranks = nth(setup_.program->groups, instruction.exchange.group).ranks,
+                      .rows = rows,
+                      .values = values,
+                      .first = share(instruction).first,
+                      .out = flat(*instruction.find_operand(Role::destination))});
 }
 
 void Operations::sum_squares(const Instruction& instruction) {

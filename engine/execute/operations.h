@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "engine/data/training_data.h"
 #include "engine/execute/lane_streams.h"
@@ -168,8 +169,7 @@ T* Operations::operand(const Instruction& instruction, Role role) const {
 template <typename T>
 std::span<T> Operations::span(const Operand& operand) const {
   assert(size_of(operand.type) == sizeof(T));
-  const std::span all(reinterpret_cast<T*>(address(operand.buffer)),
-                      static_cast<std::size_t>(operand.elements));
+  const std::span all = span_of(reinterpret_cast<T*>(address(operand.buffer)), operand.elements);
   meter().touch(all);
   return all;
 }

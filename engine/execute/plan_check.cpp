@@ -19,7 +19,7 @@ std::vector<std::string> differences_from_plan(const Plan& plan, const TrainResu
       !result.steps.empty() && !result.interrupted && (result.saves > 0 || !plan.strategy.saves);
   for (const Tier tier : kTiers) {
     const Bytes planned = plan.arena_bytes(tier);
-    const Bytes measured = count.peak_bytes[static_cast<std::size_t>(tier)];
+    const Bytes measured = count.peak_bytes[tier];
     if (measured > planned || (all_was_touched && measured < planned))
       differences.push_back(fmt::format("{} memory: a peak of {} bytes is planned, and {} were touched",
                                         name_of(tier), planned, measured));

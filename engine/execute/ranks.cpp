@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 
 Ranks::Ranks(Communicator& world, std::vector<RankGroup> groups, const std::set<Channel>& channels,
@@ -13,7 +15,7 @@ Ranks::Ranks(Communicator& world, std::vector<RankGroup> groups, const std::set<
       saving_(world.split(0, rank_)),
       described_(std::move(groups)) {
   for (const Channel& channel : channels) {
-    const RankGroup& group = described_[static_cast<std::size_t>(channel.group)];
+    const RankGroup& group = nth(described_, channel.group);
     const auto set = static_cast<int>(group.set_of(rank_)), part = static_cast<int>(group.part_of(rank_));
     const bool sends = part == channel.from, is_in = !channel.is_of_messages() || sends || part == channel.to;
     const int key = channel.is_of_messages() ? (sends ? 0 : 1) : part;
@@ -36,7 +38,7 @@ std::optional<std::string> Ranks::failure() const {
 }
 
 Communicator& Ranks::group_of(const Instruction& instruction) {
-  const RankGroup& group = described_[static_cast<std::size_t>(instruction.exchange.group)];
+  const RankGroup& group = nth(described_, instruction.exchange.group);
   const auto found = groups_.find(channel_of(instruction, static_cast<std::int32_t>(group.part_of(rank_))));
   if (found == groups_.end())
     throw std::logic_error("no instruction of this lane exchanges values in such a group");

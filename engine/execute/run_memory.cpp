@@ -4,14 +4,11 @@
 #include <span>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/execute/measure.h"
 
 namespace strata {
 namespace {
-
-Bytes of(const std::array<Bytes, kTiers.size()>& bytes, Tier tier) {
-  return bytes[static_cast<std::size_t>(tier)];
-}
 
 std::unique_ptr<Store> open_store_of(Bytes bytes, StoreOptions options) {
   options.bytes = bytes;
@@ -20,11 +17,11 @@ std::unique_ptr<Store> open_store_of(Bytes bytes, StoreOptions options) {
 
 }  // namespace
 
-RunMemory::RunMemory(const std::array<Bytes, kTiers.size()>& bytes, Device& device, StoreOptions store)
-    : host_(of(bytes, Tier::host)),
+RunMemory::RunMemory(const EnumArray<Tier, Bytes>& bytes, Device& device, StoreOptions store)
+    : host_(bytes[Tier::host]),
       pinned_(device.pin({host_.data(), static_cast<std::size_t>(host_.size())})),
-      device_(device.allocate(of(bytes, Tier::device))),
-      store_(open_store_of(of(bytes, Tier::nvme), std::move(store))),
+      device_(device.allocate(bytes[Tier::device])),
+      store_(open_store_of(bytes[Tier::nvme], std::move(store))),
       reads_(store_ ? store_->open_queue() : nullptr),
       writes_(store_ ? store_->open_queue() : nullptr) {}
 
@@ -34,7 +31,7 @@ void RunMemory::measure_nvme(MachineRates& rates) {
   constexpr Bytes kMeasured = 256 * MiB;
   const Bytes bytes =
       std::min({kMeasured, store_->bytes(), host_.size()}) / kBufferAlignment * kBufferAlignment;
-  const std::span memory(host_.data(), static_cast<std::size_t>(bytes));
+  const std::span memory = span_of(host_.data(), bytes);
   const auto rate = [&](double seconds) { return static_cast<double>(bytes) / seconds; };
   for (int repetition = 0; repetition < 2; ++repetition) {
     rates.nvme_write_bytes_per_second = std::max(rates.nvme_write_bytes_per_second,

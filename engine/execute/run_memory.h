@@ -1,11 +1,11 @@
 // The memory of a run: one piece per tier, as large as its programs need.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
 
 #include "base/arena.h"
+#include "base/enum_array.h"
 #include "engine/device/device.h"
 #include "engine/plan/program/memory.h"
 #include "engine/plan/search/rates.h"
@@ -33,7 +33,7 @@ struct SpillQueues {
 class RunMemory {
  public:
   /// `store` says how to use the nvme tier; its size is among `bytes`.
-  RunMemory(const std::array<Bytes, kTiers.size()>& bytes, Device& device, StoreOptions store);
+  RunMemory(const EnumArray<Tier, Bytes>& bytes, Device& device, StoreOptions store);
 
   TierMemory tiers() const { return {device_->data(), host_.data()}; }
   SpillQueues spill() const { return {reads_.get(), writes_.get()}; }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
 #include "engine/execute/block_scales.h"
@@ -78,7 +79,7 @@ std::vector<BufferId> RunState::find_instances(const Program& program) {
       if (instruction.operation != transfer) continue;
       const BufferId from = instruction.reads[0].buffer, to = instruction.writes[0].buffer;
       const bool is_read = transfer == Operation::read;
-      instances[static_cast<std::size_t>(is_read ? from : to)] = is_read ? to : from;
+      nth(instances, is_read ? from : to) = is_read ? to : from;
     }
   }
   return instances;
@@ -88,7 +89,7 @@ std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) 
   std::vector<UnitPlaces> result(program.units.size());
   for (const StateEntry& place : program.state) {
     if (place.unit < 0) continue;
-    UnitPlaces& unit = result[static_cast<std::size_t>(place.unit)];
+    UnitPlaces& unit = nth(result, place.unit);
     switch (place.part) {
       case StatePart::master:
         unit.of(StateKind::master).push_back(place);
@@ -130,8 +131,7 @@ std::byte* RunState::address(BufferId id) const {
 
 std::span<std::byte> RunState::stage(BufferId id, Arena& memory) const {
   const auto bytes = static_cast<std::size_t>(buffer(id).bytes);
-  if (buffer(id).tier == Tier::nvme)
-    return {memory_.tiers().at(buffer(instances_[static_cast<std::size_t>(id)])), bytes};
+  if (buffer(id).tier == Tier::nvme) return {memory_.tiers().at(buffer(nth(instances_, id))), bytes};
   if (memory.size() < buffer(id).bytes) memory = Arena(buffer(id).bytes);
   return {memory.data(), bytes};
 }
@@ -211,8 +211,7 @@ std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
       std::ranges::copy(stored.read(0, std::ssize(part), part), part.begin());
     }
   }
-  return values.subspan(static_cast<std::size_t>(range.first - mine.first),
-                        static_cast<std::size_t>(range.count));
+  return slice(values, range.first - mine.first, range.count);
 }
 
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
@@ -234,8 +233,7 @@ std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
 template <typename Stored, typename Convert>
 void RunState::store(BufferId id, std::span<const float> values, const Convert& convert) {
   std::byte* data = address(id);
-  const std::span<std::byte> bytes =
-      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, stored_);
+  const std::span<std::byte> bytes = data != nullptr ? span_of(data, buffer(id).bytes) : stage(id, stored_);
   auto* stored = reinterpret_cast<Stored*>(bytes.data());
   for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
     std::transform(values.data() + first, values.data() + last, stored + first, convert);
@@ -258,12 +256,11 @@ void RunState::store_packed(const StateEntry& place, Flat flat, std::span<const 
   const Packing packing = packing_of(static_cast<std::size_t>(place.unit), flat);
   const Bytes part_bytes = packing.part_elements * Bytes{sizeof(Stored)};
   if (stored_parameter_.size() < part_bytes) stored_parameter_ = Arena(part_bytes);
-  const std::span elements(reinterpret_cast<Stored*>(stored_parameter_.data()),
-                           static_cast<std::size_t>(packing.part_elements));
+  const std::span elements =
+      span_of(reinterpret_cast<Stored*>(stored_parameter_.data()), packing.part_elements);
   std::byte* data = address(place.buffer);
   const std::span<std::byte> bytes =
-      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(place.buffer).bytes))
-                      : stage(place.buffer, stored_);
+      data != nullptr ? span_of(data, buffer(place.buffer).bytes) : stage(place.buffer, stored_);
   const std::size_t first = place.is_whole ? 0 : packed_part(packing);
   const std::size_t last = place.is_whole ? packing.parts.size() : first + 1;
   std::byte* packed = bytes.data();
@@ -273,8 +270,8 @@ void RunState::store_packed(const StateEntry& place, Flat flat, std::span<const 
       std::transform(mine.data() + begin, mine.data() + end, elements.data() + begin, convert);
     });
     std::fill(elements.begin() + std::ssize(mine), elements.end(), Stored(0.0F));
-    const BlockScales scales{model_.units[static_cast<std::size_t>(place.unit)], flat,
-                             plan_.strategy.packed.format_of(flat), read_tensor};
+    const BlockScales scales{nth(model_.units, place.unit), flat, plan_.strategy.packed.format_of(flat),
+                             read_tensor};
     scales.write(packing, part, elements.data(), packed);
     pack(packing, part, elements.data(), packed);
     values = values.subspan(mine.size());
@@ -303,9 +300,8 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
       range == mine) {  // then they are made where they stay, or where they are staged
     const BufferId id = places.front().buffer;
     std::byte* data = address(id);
-    const std::span<std::byte> bytes =
-        data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, values_);
-    const std::span values(reinterpret_cast<float*>(bytes.data()), static_cast<std::size_t>(mine.count));
+    const std::span<std::byte> bytes = data != nullptr ? span_of(data, buffer(id).bytes) : stage(id, values_);
+    const std::span values = span_of(reinterpret_cast<float*>(bytes.data()), mine.count);
     fill(values);
     if (data == nullptr) write(id, bytes);
     if (is_of_master) write_copies(unit, values, values);
@@ -313,8 +309,7 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
   }
   const std::span<float> values = values_of(range.count);
   fill(values);
-  const std::span<const float> shard = values.subspan(static_cast<std::size_t>(mine.first - range.first),
-                                                      static_cast<std::size_t>(mine.count));
+  const std::span<const float> shard = slice(values, mine.first - range.first, mine.count);
   for (const StateEntry& piece : places) {
     const std::span<const float> part = part_of(piece, shard);
     if (is_floats) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/arena.h"
+#include "base/nth.h"
 #include "engine/checkpoint/state_access.h"
 #include "engine/execute/device_copy.h"
 #include "engine/execute/run_memory.h"
@@ -68,7 +69,7 @@ class RunState {
   /// Where a unit's state lives.
   struct UnitPlaces {
     std::array<std::vector<StateEntry>, kStateKinds.size()> pieces;  ///< of each StateKind, in their order
-    std::vector<StateEntry>& of(StateKind kind) { return pieces[static_cast<std::size_t>(kind)]; }
+    std::vector<StateEntry>& of(StateKind kind) { return nth(pieces, kind); }
     std::vector<StateEntry> copies;  ///< of the parameter, besides a master that is itself one
     bool is_empty() const;
   };

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "base/dropout.h"
+#include "base/nth.h"
 #include "base/rotary_row.h"
 #include "base/storage_type.h"
 #include "engine/graph/logits_graph.h"
@@ -42,19 +43,18 @@ void Samples::fill(const MicrobatchData& data) const {
   std::ranges::fill(data.array<std::int32_t>(row_keys_array(form.has_places())), kWithoutDropout);
   for (std::int64_t s = 0; s < sequences; ++s) {
     const std::int64_t prompt = prompt_of(s);
-    const std::span<const std::int32_t> ids = prompt == kNoPrompt
-                                                  ? std::span<const std::int32_t>()
-                                                  : sequences_[static_cast<std::size_t>(prompt)].ids;
+    const std::span<const std::int32_t> ids =
+        prompt == kNoPrompt ? std::span<const std::int32_t>() : nth(sequences_, prompt).ids;
     for (std::int64_t row = 0; row < length; ++row) {
       const auto at = static_cast<std::size_t>(s * length + row);
       const std::int64_t position = positions.at(row);
-      if (!tokens.empty() && position < std::ssize(ids)) tokens[at] = ids[static_cast<std::size_t>(position)];
+      if (!tokens.empty() && position < std::ssize(ids)) tokens[at] = nth(ids, position);
       if (!places.empty()) places[at] = static_cast<std::int32_t>(position);
       if (!rotary_rows.empty()) rotary_rows[at] = rotary_row(position, std::ssize(ids) > form.short_length);
     }
     if (last_rows.empty() || ids.empty()) continue;
     if (const auto row = row_of(std::ssize(ids) - 1))
-      last_rows[static_cast<std::size_t>(s)] = static_cast<std::int32_t>(s * length + *row);
+      nth(last_rows, s) = static_cast<std::int32_t>(s * length + *row);
   }
 }
 

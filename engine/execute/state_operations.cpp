@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/execute/operations.h"
 #include "optim/gradient_norm.h"
 #include "optim/packing.h"
@@ -17,16 +18,16 @@ void run_unpack(Kernels& kernels, const PackedStretch& stretch, std::byte* from,
   const auto* codes = reinterpret_cast<const std::uint8_t*>(from);
   if (stretch.has_blocks()) {
     const BlockFormat format = stretch.block_format();
-    return kernels.run(DecodeBlocks{
-        .format = format,
-        .codes = {codes, static_cast<std::size_t>(code_bytes(format, stretch.count))},
-        .scales = {reinterpret_cast<const float*>(scales), static_cast<std::size_t>(stretch.blocks())},
-        .block = stretch.block,
-        .first = stretch.before,
-        .out = out});
+    return kernels.run(
+        DecodeBlocks{.format = format,
+                     .codes = span_of(codes, code_bytes(format, stretch.count)),
+                     .scales = span_of(reinterpret_cast<const float*>(scales), stretch.blocks()),
+                     .block = stretch.block,
+                     .first = stretch.before,
+                     .out = out});
   }
   if (stretch.has_codes()) {
-    return kernels.run(DecodeFloat8{.codes = {codes, static_cast<std::size_t>(stretch.count)},
+    return kernels.run(DecodeFloat8{.codes = span_of(codes, stretch.count),
                                     .scale = reinterpret_cast<const Float8Factors*>(scales),
                                     .out = out});
   }

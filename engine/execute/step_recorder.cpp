@@ -86,9 +86,8 @@ void StepRecorder::begin_run(const Rounds& rounds, std::int64_t begin_nanosecond
   begin_of_run_ = begin_nanoseconds;
   cancelled_ = false;
   present_ = 0;
-  for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
-    if (kLanes[lane] != Lane::save && !program_->dependencies.lanes[lane].empty())
-      present_ |= Lanes{1} << lane;
+  for (const Lane lane : kLanes) {
+    if (lane != Lane::save && !program_->dependencies.lanes[lane].empty()) present_ |= bit(lane);
   }
 }
 
@@ -107,8 +106,8 @@ StepRecorder::Slot* StepRecorder::next(Use use) {
   return first;
 }
 
-RecordedStep* StepRecorder::begin(std::size_t lane, std::int64_t round) {
-  if (kLanes[lane] == Lane::save) return nullptr;
+RecordedStep* StepRecorder::begin(Lane lane, std::int64_t round) {
+  if (lane == Lane::save) return nullptr;
   std::unique_lock lock(mutex_);
   const bool is_wanted =
       std::ranges::any_of(listeners_, [&](const auto* listener) { return listener->wants(number(round)); });
@@ -130,24 +129,24 @@ RecordedStep* StepRecorder::begin(std::size_t lane, std::int64_t round) {
   return &slot->step;
 }
 
-void StepRecorder::pass_locked(std::size_t lane, Slot& slot) {
+void StepRecorder::pass_locked(Lane lane, Slot& slot) {
   if (slot.use != Use::recording) return;  // lanes that have no instructions come later
-  slot.lanes &= ~(Lanes{1} << lane);
+  slot.lanes &= ~bit(lane);
   if (slot.lanes != 0) return;
   slot.use = Use::over;
   changed_.notify_all();
 }
 
-void StepRecorder::pass(std::size_t lane, const RecordedStep& step) {
+void StepRecorder::pass(Lane lane, const RecordedStep& step) {
   const std::lock_guard lock(mutex_);
   for (Slot& slot : slots_) {
     if (&slot.step == &step) pass_locked(lane, slot);
   }
 }
 
-void StepRecorder::leave(std::size_t lane) {
+void StepRecorder::leave(Lane lane) {
   const std::lock_guard lock(mutex_);
-  present_ &= ~(Lanes{1} << lane);
+  present_ &= ~bit(lane);
   for (Slot& slot : slots_) pass_locked(lane, slot);
 }
 

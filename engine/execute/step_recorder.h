@@ -85,10 +85,10 @@ class StepRecorder {
   /// A run of that program begins, whose times count from `begin`.
   void begin_run(const Rounds& rounds, std::int64_t begin_nanoseconds);
   /// Where the lane records its instructions of a round, all of them before pass(); null: nobody wants it.
-  RecordedStep* begin(std::size_t lane, std::int64_t round);
-  void pass(std::size_t lane, const RecordedStep& step);
+  RecordedStep* begin(Lane lane, std::int64_t round);
+  void pass(Lane lane, const RecordedStep& step);
   /// The lane begins no other round of this run.
-  void leave(std::size_t lane);
+  void leave(Lane lane);
   /// The run failed: nobody waits any more.
   void cancel();
   /// All lanes have left. Returns when all rounds were handed over.
@@ -98,6 +98,7 @@ class StepRecorder {
   enum class Use : std::uint8_t { free, recording, over };
   using Lanes = std::uint32_t;  ///< bits
   static_assert(kLanes.size() <= 32);
+  static Lanes bit(Lane lane) { return Lanes{1} << static_cast<unsigned>(lane); }
   struct Slot {
     RecordedStep step;
     Use use = Use::free;
@@ -108,7 +109,7 @@ class StepRecorder {
   RoundOfRun number(std::int64_t round) const { return {rounds_, round, reports_behind_}; }
   Slot* find(std::int64_t round);
   Slot* next(Use use);
-  void pass_locked(std::size_t lane, Slot& slot);
+  void pass_locked(Lane lane, Slot& slot);
   void hand_over();
   static void clear(RecordedStep& step);
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/nth.h"
 #include "collectives/agreement.h"
 #include "engine/plan/lower/run_scratch.h"
 
@@ -21,7 +22,7 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
   return {.folders = config.memory.nvme_path,
           .rank = options.world == nullptr ? RankOfRun{}
                                            : RankOfRun{options.world->rank(), options.world->size()},
-          .engine = kEngines[static_cast<std::size_t>(config.memory.nvme_engine)],
+          .engine = nth(kEngines, config.memory.nvme_engine),
           .verify = config.memory.nvme_verify,
           .limit = {.read = config.memory.nvme_read_per_second, .write = config.memory.nvme_write_per_second},
           .faults = options.faults};
@@ -51,9 +52,8 @@ bool is_any_due(const std::vector<StepRange>& steps) {
 
 LiveFigures total_of(LiveFigures before, const Executor& executor) {
   const LiveFigures now = executor.live();
-  for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
-    before.busy_seconds[lane] += now.busy_seconds[lane];
-  for (std::size_t tier = 0; tier < kTiers.size(); ++tier)
+  for (const Lane lane : kLanes) before.busy_seconds[lane] += now.busy_seconds[lane];
+  for (const Tier tier : kTiers)
     before.peak_bytes[tier] = std::max(before.peak_bytes[tier], now.peak_bytes[tier]);
   return before;
 }
@@ -89,8 +89,8 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
       products.push_back({*models[m].model.sampling, strategy.precision, strategy.samples.of_rank});
   }
   products_ = choose_products(device, run_.device.product_table, products, options_.world);
-  std::array<Bytes, kTiers.size()> bytes = {};
-  for (const Tier tier : kTiers) bytes[static_cast<std::size_t>(tier)] = programs.arena_bytes(tier);
+  EnumArray<Tier, Bytes> bytes;
+  for (const Tier tier : kTiers) bytes[tier] = programs.arena_bytes(tier);
   on_every_rank(options_.world, [&] { memory_.emplace(bytes, device, store_options(run_, options_)); });
   streams_.meter().watch(Tier::device, memory_->tiers().device, programs.arena_bytes(Tier::device));
   streams_.meter().watch(Tier::host, memory_->tiers().host, programs.arena_bytes(Tier::host));
@@ -565,8 +565,7 @@ void Trainer::take_samples() {
 void Trainer::measure() {
   const Measurements& training = training_->measurements();
   measured_.count.add(training.count);
-  for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
-    measured_.busy_seconds[lane] += training.busy_seconds[lane];
+  for (const Lane lane : kLanes) measured_.busy_seconds[lane] += training.busy_seconds[lane];
   for (const auto& [interlude, executor] : interludes_) {
     MeterCount count = executor.measurements().count;
     count.traffic = {};  // that of training steps is reported

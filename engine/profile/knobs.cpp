@@ -1,6 +1,5 @@
 #include "engine/profile/knobs.h"
 
-#include <array>
 #include <vector>
 
 namespace strata {
@@ -61,21 +60,20 @@ std::vector<Knob> make_knobs(BufferKind kind, Tier tier) {
   std::vector<Knob> knobs = knobs_of_size(kind);
   const std::string_view placement = placement_key(kind);
   if (placement.empty()) return knobs;
-  constexpr std::array kFarther = {"host: only what is being used is on the device",
-                                   "nvme: only what is being used is on the host",
-                                   "host: off the drives, if memory.host holds it"};
-  knobs.insert(knobs.begin() + 1, {placement, kFarther[static_cast<std::size_t>(tier)]});
+  constexpr EnumArray<Tier, std::string_view> kFarther = {"host: only what is being used is on the device",
+                                                          "nvme: only what is being used is on the host",
+                                                          "host: off the drives, if memory.host holds it"};
+  knobs.insert(knobs.begin() + 1, {placement, kFarther[tier]});
   knobs.push_back(tier == Tier::device ? kFewerOnDevice : tier == Tier::host ? kFewerOnHost : kMoreOnHost);
   return knobs;
 }
 
-using KnobTable = std::array<std::array<std::vector<Knob>, kTiers.size()>, kBufferKinds.size()>;
+using KnobTable = EnumArray<BufferKind, EnumArray<Tier, std::vector<Knob>>>;
 
 KnobTable make_table() {
   KnobTable table;
   for (const BufferKind kind : kBufferKinds) {
-    for (const Tier tier : kTiers)
-      table[static_cast<std::size_t>(kind)][static_cast<std::size_t>(tier)] = make_knobs(kind, tier);
+    for (const Tier tier : kTiers) table[kind][tier] = make_knobs(kind, tier);
   }
   return table;
 }
@@ -84,7 +82,7 @@ KnobTable make_table() {
 
 std::span<const Knob> knobs_of(BufferKind kind, Tier tier) {
   static const KnobTable table = make_table();
-  return table[static_cast<std::size_t>(kind)][static_cast<std::size_t>(tier)];
+  return table[kind][tier];
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/nth.h"
 #include "engine/profile/step_profile.h"
 #include "engine/profile/trace.h"
 
@@ -12,7 +13,7 @@ MemoryTrack::MemoryTrack(const Program& program) : program_(program), ends_(prog
   LifetimeFinder finder(program);
   const auto count = static_cast<std::int32_t>(program.instructions.size());
   for (std::int32_t i = 0; i < count; ++i) {
-    const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
+    const Instruction& instruction = nth(program.instructions, i);
     if (!instruction.is_of_every_step()) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool writes) {
       finder.touch(operand.buffer, i, instruction.serves, writes);
@@ -22,7 +23,7 @@ MemoryTrack::MemoryTrack(const Program& program) : program_(program), ends_(prog
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     if (is_there_throughout(buffer, live[b])) {
-      always_[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
+      always_[buffer.tier][buffer.kind] += buffer.bytes;
     } else if (buffer.bytes > 0 && !live[b].is_empty()) {
       lives_.push_back({static_cast<BufferId>(b), live[b].first, live[b].last, live[b].wraps()});
     }
@@ -32,8 +33,7 @@ MemoryTrack::MemoryTrack(const Program& program) : program_(program), ends_(prog
 
 void MemoryTrack::change(BufferId id, bool begins) {
   const Buffer& buffer = program_.buffer(id);
-  now_[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)] +=
-      begins ? buffer.bytes : -buffer.bytes;
+  now_[buffer.tier][buffer.kind] += begins ? buffer.bytes : -buffer.bytes;
 }
 
 /// What the round uses up of the one before lives already.
@@ -41,9 +41,9 @@ void MemoryTrack::begin_anew(const std::vector<InstructionTime>& times, std::int
                              const OnReading& on_reading) {
   now_ = always_;
   for (const Life& life : lives_) {
-    if (life.wraps && times[static_cast<std::size_t>(life.last_user)].has_run()) change(life.buffer, true);
+    if (life.wraps && nth(times, life.last_user).has_run()) change(life.buffer, true);
   }
-  for (std::size_t tier = 0; tier < kTiers.size(); ++tier) on_reading(begin, kTiers[tier], now_[tier]);
+  now_.for_each([&](Tier tier, const ByKind& by_kind) { on_reading(begin, tier, by_kind); });
 }
 
 void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t begin, bool follows,
@@ -55,14 +55,14 @@ void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t be
     const Instruction& instruction = program_.instructions[i];
     if (!times[i].has_run() || !instruction.is_of_every_step()) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
-      double& end = ends_[static_cast<std::size_t>(operand.buffer)];
+      double& end = nth(ends_, operand.buffer);
       end = std::max(end, times[i].end);
     });
   }
   for (const Life& life : lives_) {
-    const InstructionTime& made = times[static_cast<std::size_t>(life.maker)];
-    const InstructionTime& used = times[static_cast<std::size_t>(life.last_user)];
-    const double end = life.wraps ? used.end : ends_[static_cast<std::size_t>(life.buffer)];
+    const InstructionTime& made = nth(times, life.maker);
+    const InstructionTime& used = nth(times, life.last_user);
+    const double end = life.wraps ? used.end : nth(ends_, life.buffer);
     if (made.has_run()) changes_.push_back({begin + nanoseconds(made.start), life.buffer, true});
     if (life.wraps ? used.has_run() : made.has_run())
       changes_.push_back({begin + nanoseconds(end), life.buffer, false});
@@ -77,13 +77,13 @@ void MemoryTrack::tell_until(std::int64_t nanoseconds, const OnReading& on_readi
   std::size_t told = 0;
   while (told < changes_.size() && changes_[told].nanoseconds < nanoseconds) {
     const std::int64_t moment = changes_[told].nanoseconds;
-    std::array<bool, kTiers.size()> changed = {};
+    EnumArray<Tier, bool> changed;
     for (; told < changes_.size() && changes_[told].nanoseconds == moment; ++told) {
       change(changes_[told].buffer, changes_[told].begins);
-      changed[static_cast<std::size_t>(program_.buffer(changes_[told].buffer).tier)] = true;
+      changed[program_.buffer(changes_[told].buffer).tier] = true;
     }
-    for (std::size_t tier = 0; tier < kTiers.size(); ++tier) {
-      if (changed[tier]) on_reading(moment, kTiers[tier], now_[tier]);
+    for (const Tier tier : kTiers) {
+      if (changed[tier]) on_reading(moment, tier, now_[tier]);
     }
   }
   changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(told));

@@ -3,11 +3,11 @@
 // grow with rounds. One thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/execute/recorded_step.h"
 #include "engine/plan/program/program.h"
 
@@ -15,7 +15,7 @@ namespace strata {
 
 class MemoryTrack {
  public:
-  using ByKind = std::array<Bytes, kBufferKinds.size()>;
+  using ByKind = EnumArray<BufferKind, Bytes>;
   /// Told what lives on a tier from a moment on. Moments come in their order.
   using OnReading = std::function<void(std::int64_t nanoseconds, Tier tier, const ByKind& by_kind)>;
 
@@ -50,7 +50,7 @@ class MemoryTrack {
   void change(BufferId buffer, bool begins);
 
   const Program& program_;
-  std::array<ByKind, kTiers.size()> always_ = {}, now_ = {};
+  EnumArray<Tier, ByKind> always_, now_;
   std::vector<Life> lives_;
   std::vector<double> ends_;     ///< by buffer, of the round at hand
   std::vector<Change> changes_;  ///< not told yet

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/execute/recorded_step.h"
 #include "engine/plan/program/rank_tasks.h"
 
@@ -41,20 +42,19 @@ double StepProfile::busy_seconds(Lane lane) const {
 }
 
 std::vector<MemoryReading> StepProfile::memory(Tier tier) const {
-  std::map<double, std::array<Bytes, kBufferKinds.size()>> changes;
+  std::map<double, EnumArray<BufferKind, Bytes>> changes;
   changes[0];
   for (const BufferLife& life : lives) {
     const Buffer& buffer = program->buffer(life.buffer);
     if (buffer.tier != tier || buffer.bytes == 0 || life.to <= life.from) continue;
-    const auto kind = static_cast<std::size_t>(buffer.kind);
-    changes[life.from][kind] += buffer.bytes;
-    changes[life.to][kind] -= buffer.bytes;
+    changes[life.from][buffer.kind] += buffer.bytes;
+    changes[life.to][buffer.kind] -= buffer.bytes;
   }
   std::vector<MemoryReading> readings;
   MemoryReading now;
   for (const auto& [seconds, change] : changes) {
     now.seconds = seconds;
-    for (std::size_t k = 0; k < change.size(); ++k) now.by_kind[k] += change[k];
+    for (const BufferKind kind : kBufferKinds) now.by_kind[kind] += change[kind];
     if (readings.empty() || readings.back().by_kind != now.by_kind) readings.push_back(now);
   }
   return readings;
@@ -63,13 +63,11 @@ std::vector<MemoryReading> StepProfile::memory(Tier tier) const {
 StepProfile make_profile(const Program& placed, const RoundTimeline& round, std::string name) {
   StepProfile profile = {.name = std::move(name), .program = &placed, .seconds = round.seconds};
   const auto time_of = [&](std::int32_t instruction) -> const InstructionTime& {
-    return round.instructions[static_cast<std::size_t>(instruction)];
+    return nth(round.instructions, instruction);
   };
   const auto count = static_cast<std::int32_t>(placed.instructions.size());
   for (std::int32_t i = 0; i < count; ++i) {
-    if (!placed.instructions[static_cast<std::size_t>(i)].is_of_every_step() ||
-        time_of(i).end < time_of(i).start)
-      continue;
+    if (!nth(placed.instructions, i).is_of_every_step() || time_of(i).end < time_of(i).start) continue;
     profile.slices.push_back({i, time_of(i)});
     profile.end = std::max(profile.end, time_of(i).end);
   }
@@ -90,12 +88,12 @@ StepProfile make_profile(const Program& placed, const RoundTimeline& round, std:
   std::vector<double> ends(placed.buffers.size(), 0);
   for (const ProfileSlice& slice : profile.slices) {
     for_each_operand(profile.instruction(slice.instruction), [&](const Operand& operand, bool) {
-      double& end = ends[static_cast<std::size_t>(operand.buffer)];
+      double& end = nth(ends, operand.buffer);
       end = std::max(end, slice.time.end);
     });
   }
   for (BufferLife& life : profile.lives) {
-    if (life.maker >= 0 && life.last_user >= 0) life.to = ends[static_cast<std::size_t>(life.buffer)];
+    if (life.maker >= 0 && life.last_user >= 0) life.to = nth(ends, life.buffer);
   }
   return profile;
 }
@@ -113,16 +111,15 @@ double add_waits(const PlannedProgram& program, std::vector<InstructionTime>& ti
   for (const std::vector<std::int32_t>& lane : program.dependencies.lanes) {
     double free = 0;
     for (const std::int32_t number : lane) {
-      InstructionTime& time = times[static_cast<std::size_t>(number)];
+      InstructionTime& time = nth(times, number);
       if (!time.has_run()) continue;
       time.waited = std::max(0.0, time.start - free);
       double latest = free;
-      for (std::size_t other = 0; other < kLanes.size(); ++other) {
-        const LanePosition& wait = program.dependencies.waits[static_cast<std::size_t>(number)][other];
+      for (const Lane other : kLanes) {
+        const LanePosition& wait = nth(program.dependencies.waits, number)[other];
         if (wait.position < 0 || wait.previous_step) continue;
-        const std::int32_t awaited =
-            program.dependencies.lanes[other][static_cast<std::size_t>(wait.position)];
-        const InstructionTime& of_awaited = times[static_cast<std::size_t>(awaited)];
+        const std::int32_t awaited = nth(program.dependencies.lanes[other], wait.position);
+        const InstructionTime& of_awaited = nth(times, awaited);
         if (!of_awaited.has_run() || of_awaited.end <= latest) continue;
         latest = of_awaited.end;
         time.awaited = awaited;

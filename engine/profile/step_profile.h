@@ -2,13 +2,14 @@
 // that live on each tier from moment to moment. Pages, traces and memory views are drawn from it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
+#include "base/nth.h"
 #include "engine/plan/search/certificate.h"
 #include "engine/plan/search/needs.h"
 #include "engine/plan/search/planner.h"
@@ -35,7 +36,7 @@ struct BufferLife {
 /// What lives on a tier from a moment on.
 struct MemoryReading {
   double seconds = 0;
-  std::array<Bytes, kBufferKinds.size()> by_kind = {};
+  EnumArray<BufferKind, Bytes> by_kind = {};
 
   Bytes bytes() const;
 };
@@ -52,9 +53,7 @@ struct StepProfile {
   std::optional<Certificate> bound = {};  ///< what no plan of the run beats
   std::optional<StepNeeds> needs = {};    ///< what this plan asks of each resource
 
-  const Instruction& instruction(std::int32_t number) const {
-    return program->instructions[static_cast<std::size_t>(number)];
-  }
+  const Instruction& instruction(std::int32_t number) const { return nth(program->instructions, number); }
   double busy_seconds(Lane lane) const;
   /// What lives on the tier, in the order of time, each moment once; never more bytes than the tier's peak.
   std::vector<MemoryReading> memory(Tier tier) const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/profile/step_profile.h"
 #include "engine/profile/trace.h"
 
@@ -35,7 +36,7 @@ StepTrace::OfProgram::OfProgram(const PlannedProgram& planned) : program(&planne
     add_instruction(slice, planned.program, static_cast<std::int32_t>(i));
     titles.push_back(title_of(planned.program, instructions[i]));
     if (instructions[i].effect == Effect::reports)
-      reports[static_cast<std::size_t>(instructions[i].model)] = static_cast<std::int32_t>(i);
+      nth(reports, instructions[i].model) = static_cast<std::int32_t>(i);
   }
 }
 
@@ -146,18 +147,18 @@ void StepTrace::add_slice(std::size_t instruction, std::int64_t begin, std::int6
   fields_ = program_->fields[instruction];
   SliceFields fields(fields_);
   fields.annotate("step", step);
-  flows_.add_to(
-      fields, instruction, time,
-      time.awaited < 0 ? std::string_view() : program_->titles[static_cast<std::size_t>(time.awaited)]);
+  flows_.add_to(fields, instruction, time,
+                time.awaited < 0 ? std::string_view() : nth(program_->titles, time.awaited));
   packets_.begin_slice(begin + nanoseconds(time.start), track, fields_);
   packets_.end_slice(begin + nanoseconds(time.end), track);
 }
 
 void StepTrace::count(std::int64_t nanoseconds, Tier tier, const MemoryTrack::ByKind& by_kind) {
   Bytes all = 0;
-  for (std::size_t kind = 0; kind < by_kind.size(); ++kind) {
-    all += by_kind[kind];
-    count_one(nanoseconds, tier, kind + 1, by_kind[kind]);
+  std::size_t counter = 0;
+  for (const Bytes bytes : by_kind) {
+    all += bytes;
+    count_one(nanoseconds, tier, ++counter, bytes);
   }
   count_one(nanoseconds, tier, 0, all);
 }

@@ -49,8 +49,7 @@ nlohmann::json tier_summary(const StepProfile& profile, Tier tier) {
   const std::vector<MemoryReading> readings = profile.memory(tier);
   const MemoryReading peak = *std::ranges::max_element(readings, {}, &MemoryReading::bytes);
   nlohmann::json by_kind = nlohmann::json::object();
-  for (const BufferKind kind : kBufferKinds)
-    by_kind[std::string(name_of(kind))] = peak.by_kind[static_cast<std::size_t>(kind)];
+  for (const BufferKind kind : kBufferKinds) by_kind[std::string(name_of(kind))] = peak.by_kind[kind];
   std::vector<const BufferLife*> alive;
   for (const BufferLife& life : profile.lives) {
     const Buffer& buffer = profile.program->buffer(life.buffer);
@@ -78,7 +77,7 @@ nlohmann::json tier_summary(const StepProfile& profile, Tier tier) {
                             {"live_peak_at_seconds", peak.seconds},
                             {"by_kind", by_kind},
                             {"at_peak", at_peak}};
-  const Bytes budget = profile.budgets[static_cast<std::size_t>(tier)];
+  const Bytes budget = profile.budgets[tier];
   if (budget < kUnlimited) summary["budget_bytes"] = budget;
   return summary;
 }

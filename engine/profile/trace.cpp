@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/profile/trace_packets.h"
 #include "engine/profile/wait_flows.h"
 
@@ -17,7 +18,7 @@ std::int64_t nanoseconds(double seconds) {
 }
 
 void add_instruction(SliceFields& fields, const Program& program, std::int32_t number) {
-  const Instruction& instruction = program.instructions[static_cast<std::size_t>(number)];
+  const Instruction& instruction = nth(program.instructions, number);
   fields.name(title_of(program, instruction));
   fields.annotate("instruction", std::int64_t{number});
   if (instruction.flops > 0) fields.annotate("FLOPs", instruction.flops);
@@ -46,8 +47,7 @@ class TraceWriter {
  private:
   void find_flows(const StepProfile& profile) {
     std::vector<InstructionTime> times(profile.program->instructions.size(), {.start = 0, .end = -1});
-    for (const ProfileSlice& slice : profile.slices)
-      times[static_cast<std::size_t>(slice.instruction)] = slice.time;
+    for (const ProfileSlice& slice : profile.slices) nth(times, slice.instruction) = slice.time;
     flows_.find(times);
   }
 
@@ -90,9 +90,8 @@ class TraceWriter {
     };
     add_counter(std::string(name_of(tier)), [](const MemoryReading& reading) { return reading.bytes(); });
     for (const BufferKind kind : kBufferKinds) {
-      add_counter(fmt::format("{} {}", name_of(tier), name_of(kind)), [&](const MemoryReading& reading) {
-        return reading.by_kind[static_cast<std::size_t>(kind)];
-      });
+      add_counter(fmt::format("{} {}", name_of(tier), name_of(kind)),
+                  [&](const MemoryReading& reading) { return reading.by_kind[kind]; });
     }
   }
 

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 
 namespace strata {
@@ -31,7 +32,7 @@ class Bytewise {
       buffer_.resize(static_cast<std::size_t>(std::min<std::int64_t>(kBuffer, file_.size() - offset)));
       file_.read(offset, buffer_);
     }
-    return std::to_integer<int>(buffer_[static_cast<std::size_t>(offset - begin_)]);
+    return std::to_integer<int>(nth(buffer_, offset - begin_));
   }
 
  private:
@@ -98,7 +99,7 @@ std::int64_t TraceFile::end_of_packets(std::int64_t size, std::string_view first
   Bytewise bytes(path_);
   const auto begun = std::min<std::int64_t>(size, std::ssize(first_packet));
   for (std::int64_t i = 0; i < begun; ++i) {
-    if (bytes.at(i) != static_cast<unsigned char>(first_packet[static_cast<std::size_t>(i)])) refuse();
+    if (bytes.at(i) != static_cast<unsigned char>(nth(first_packet, i))) refuse();
   }
   std::int64_t offset = 0;
   while (offset < size) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 
 void WaitFlows::find(std::span<const InstructionTime> times) {
@@ -23,8 +25,8 @@ void WaitFlows::add_to(SliceFields& fields, std::size_t instruction, const Instr
     fields.annotate("waited for", awaited);
     fields.annotate("waited (s)", time.waited);
   }
-  for (std::int32_t to = first_[instruction]; to >= 0; to = next_[static_cast<std::size_t>(to)])
-    fields.begin_flow(ending_[static_cast<std::size_t>(to)]);
+  for (std::int32_t to = first_[instruction]; to >= 0; to = nth(next_, to))
+    fields.begin_flow(nth(ending_, to));
   if (ending_[instruction] > 0) fields.end_flow(ending_[instruction]);
 }
 

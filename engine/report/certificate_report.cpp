@@ -24,9 +24,9 @@ std::string bound_sentence(const Certificate& certificate, double planned_second
 std::string certificate_text(const Certificate& certificate, double planned_seconds, std::int64_t tokens) {
   std::string alone;
   for (const BoundArgument argument : kBoundArguments) {
-    if (certificate.of(argument) == 0) continue;
+    if (certificate.alone[argument] == 0) continue;
     alone += fmt::format("{}{} {}", alone.empty() ? "" : ", ", name_of(argument),
-                         seconds_text(certificate.of(argument)));
+                         seconds_text(certificate.alone[argument]));
   }
   return fmt::format("{} for {} tokens: {:.0f} tokens/s. {}. Each alone would take: {}",
                      seconds_text(planned_seconds), tokens, static_cast<double>(tokens) / planned_seconds,
@@ -36,7 +36,7 @@ std::string certificate_text(const Certificate& certificate, double planned_seco
 nlohmann::json certificate_json(const Certificate& certificate, double planned_seconds) {
   nlohmann::json alone = nlohmann::json::object();
   for (const BoundArgument argument : kBoundArguments)
-    alone[std::string(name_of(argument))] = certificate.of(argument);
+    alone[std::string(name_of(argument))] = certificate.alone[argument];
   return {{"bound_seconds", certificate.seconds},
           {"planned_seconds", planned_seconds},
           {"gap", gap(certificate, planned_seconds)},

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/report/figures.h"
 
 namespace strata {
@@ -62,7 +63,7 @@ std::string effect_text(const Change& change) {
   constexpr auto kEffects = std::to_array<std::string_view>(
       {"It changes no bit of the result", "The mathematics stays, its rounding does not",
        "It changes no bit of the result, and takes a machine that has it", "It changes what is learned"});
-  const std::string_view effect = kEffects[static_cast<std::size_t>(change.effect)];
+  const std::string_view effect = nth(kEffects, change.effect);
   const std::string words = words_of(change);
   return words.empty() ? fmt::format("{}.", effect) : fmt::format("{}: {}.", effect, words);
 }
@@ -75,10 +76,9 @@ std::string before_and_after(const std::string& before, const std::string& after
 std::string memory_text(const Prediction& change, const Prediction* now) {
   std::string text;
   for (const Tier tier : used_tiers(change.budgets)) {
-    const auto t = static_cast<std::size_t>(tier);
-    const std::string before = now == nullptr ? "" : format_bytes(now->peaks[t]);
+    const std::string before = now == nullptr ? "" : format_bytes(now->peaks[tier]);
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(tier),
-                        before_and_after(before, format_bytes(change.peaks[t])));
+                        before_and_after(before, format_bytes(change.peaks[tier])));
   }
   return text;
 }
@@ -113,13 +113,12 @@ std::string change_text(const Prediction& change, const Prediction* now, std::si
 }
 
 nlohmann::json prediction_json(const Prediction& prediction) {
-  nlohmann::json json = {
-      {"settings", prediction.change.settings},
-      {"effect", name_of(prediction.change.effect)},
-      {"step_seconds", prediction.step.seconds},
-      {"tokens_per_step", prediction.tokens},
-      {"tokens_per_second", 1 / prediction.seconds_per_token()},
-      {"peak_bytes", by_tier([&](Tier tier) { return prediction.peaks[static_cast<std::size_t>(tier)]; })}};
+  nlohmann::json json = {{"settings", prediction.change.settings},
+                         {"effect", name_of(prediction.change.effect)},
+                         {"step_seconds", prediction.step.seconds},
+                         {"tokens_per_step", prediction.tokens},
+                         {"tokens_per_second", 1 / prediction.seconds_per_token()},
+                         {"peak_bytes", by_tier([&](Tier tier) { return prediction.peaks[tier]; })}};
   if (prediction.change.link != 1) json["link"] = prediction.change.link;
   if (prediction.change.drive != 1) json["drive"] = prediction.change.drive;
   return json;

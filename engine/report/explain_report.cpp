@@ -73,7 +73,7 @@ class Explanation {
       line("What is more is waiting: what each lane waits for stands below.");
     say_resources(step.needs);
     if (advice_.roomy && advice_.roomy->step.seconds < (1 - kLeastGain) * step.seconds) {
-      const Bytes all = advice_.roomy->peaks[static_cast<std::size_t>(Tier::device)];
+      const Bytes all = advice_.roomy->peaks[Tier::device];
       line("With memory enough, {} on the device, it would take {}.", format_bytes(all),
            seconds_text(advice_.roomy->step.seconds));
     }
@@ -117,14 +117,13 @@ class Explanation {
   }
 
   /// "1.20 GiB on the device, 300 MiB on the host"; empty if there is nothing.
-  static std::string places(const std::array<Bytes, kTiers.size()>& bytes) {
+  static std::string places(const EnumArray<Tier, Bytes>& bytes) {
     std::string text;
-    for (const Tier tier : kTiers) {
-      const Bytes there = bytes[static_cast<std::size_t>(tier)];
-      if (there == 0) continue;
+    bytes.for_each([&](Tier tier, Bytes there) {
+      if (there == 0) return;
       text += fmt::format("{}{} on {}", text.empty() ? "" : ", ", format_bytes(there),
                           tier == Tier::nvme ? "drives" : fmt::format("the {}", name_of(tier)));
-    }
+    });
     return text;
   }
 
@@ -132,8 +131,8 @@ class Explanation {
   static std::string travels(const KindUse& use) {
     std::string text;
     const auto add = [&](Link link, std::string_view where) {
-      if (use.moved_over(link) > 0)
-        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_bytes(use.moved_over(link)), where);
+      if (use.moved[link] > 0)
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_bytes(use.moved[link]), where);
     };
     add(Link::h2d, "to the device");
     add(Link::d2h, "to the host");
@@ -144,7 +143,7 @@ class Explanation {
 
   /// Why something is not on the device, or not on the host.
   std::string reason(const KindUse& use, TierChoice placed, std::string_view key) const {
-    const Bytes host = use.stays_on(Tier::host), drives = use.stays_on(Tier::nvme);
+    const Bytes host = use.stays[Tier::host], drives = use.stays[Tier::nvme];
     if (host + drives == 0) {
       return placed == TierChoice::device ? fmt::format("as memory.placement.{} says", key)
                                           : "since the device has room for all of it";
@@ -152,14 +151,13 @@ class Explanation {
     if (placed != TierChoice::automatic)
       return fmt::format("as memory.placement.{} {} says", key, word_of(placed));
     const TierBudgets& budgets = advice_.now.budgets;
-    const Bytes device = budgets[static_cast<std::size_t>(Tier::device)];
-    if (advice_.roomy && advice_.roomy->peaks[static_cast<std::size_t>(Tier::device)] <= device)
+    const Bytes device = budgets[Tier::device];
+    if (advice_.roomy && advice_.roomy->peaks[Tier::device] <= device)
       return "since no step was found that is shorter with it on the device";
     std::string why =
         fmt::format("since the device's {} have no room for more of it beside what passes need and save",
                     format_bytes(device));
-    if (drives > 0)
-      why += fmt::format(", nor the host's {}", format_bytes(budgets[static_cast<std::size_t>(Tier::host)]));
+    if (drives > 0) why += fmt::format(", nor the host's {}", format_bytes(budgets[Tier::host]));
     return why;
   }
 
@@ -172,20 +170,20 @@ class Explanation {
   }
 
   void say_parameters(const RankUse& use) {
-    say_kept("Parameters", use.of(BufferKind::parameter), config_.memory.parameters, "parameters");
+    say_kept("Parameters", use.kinds[BufferKind::parameter], config_.memory.parameters, "parameters");
   }
   void say_optimizer_state(const RankUse& use) {
-    say_kept("The optimizer's state", use.of(BufferKind::optimizer_state), config_.memory.optimizer_state,
+    say_kept("The optimizer's state", use.kinds[BufferKind::optimizer_state], config_.memory.optimizer_state,
              "optimizer_state");
   }
 
   void say_gradients(const RankUse& use) {
-    const KindUse& gradients = use.of(BufferKind::gradient);
+    const KindUse& gradients = use.kinds[BufferKind::gradient];
     const std::string where = places(gradients.at_peak);
     if (where.empty()) return;
     std::string_view why;
-    if (gradients.moved_over(Link::d2h) > 0) why = ", since what lives beyond the device is updated there";
-    if (gradients.moved_over(Link::h2d) > 0)
+    if (gradients.moved[Link::d2h] > 0) why = ", since what lives beyond the device is updated there";
+    if (gradients.moved[Link::h2d] > 0)
       why = ", since the device has no room for sums that later microbatches add to";
     line("Gradients: {} at the peak; {}{}.", where, travels(gradients), why);
   }
@@ -217,10 +215,10 @@ class Explanation {
   }
 
   void say_activations(std::size_t rank) {
-    const KindUse& activations = uses_[rank].of(BufferKind::activation);
+    const KindUse& activations = uses_[rank].kinds[BufferKind::activation];
     const std::string where = places(activations.at_peak);
     if (!where.empty()) {
-      const bool leave = activations.moved_over(Link::d2h) > 0;
+      const bool leave = activations.moved[Link::d2h] > 0;
       line("Activations: {} at the peak; {}{}.", where, travels(activations),
            leave ? ", since the device holds no more of them until their backward passes" : "");
     }
@@ -228,7 +226,7 @@ class Explanation {
   }
 
   void say_workspace(const RankUse& use) {
-    const Bytes workspace = use.of(BufferKind::workspace).peak_on(Tier::device);
+    const Bytes workspace = use.kinds[BufferKind::workspace].at_peak[Tier::device];
     if (workspace > 0)
       line("Workspace: {} on the device, where passes compute in it.", format_bytes(workspace));
   }
@@ -292,11 +290,11 @@ std::string refusal_text(const Advice& advice) {
 nlohmann::json use_json(const RankUse& use) {
   nlohmann::json lives = nlohmann::json::object(), lanes = nlohmann::json::object();
   for (const BufferKind kind : kBufferKinds) {
-    const KindUse& of_kind = use.of(kind);
+    const KindUse& of_kind = use.kinds[kind];
     lives[std::string(name_of(kind))] = {
-        {"stays_bytes", by_tier([&](Tier tier) { return of_kind.stays_on(tier); })},
-        {"peak_bytes", by_tier([&](Tier tier) { return of_kind.peak_on(tier); })},
-        {"moved_bytes", by_link([&](Link link) { return of_kind.moved_over(link); })}};
+        {"stays_bytes", by_tier([&](Tier tier) { return of_kind.stays[tier]; })},
+        {"peak_bytes", by_tier([&](Tier tier) { return of_kind.at_peak[tier]; })},
+        {"moved_bytes", by_link([&](Link link) { return of_kind.moved[link]; })}};
   }
   for (const LaneUse& lane : use.lanes) {
     nlohmann::json waited = nlohmann::json::object();

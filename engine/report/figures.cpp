@@ -6,11 +6,11 @@ namespace strata {
 namespace {
 
 Bytes measured_peak(const Measurements& measured, Tier tier) {
-  return measured.count.peak_bytes[static_cast<std::size_t>(tier)];
+  return measured.count.peak_bytes[tier];
 }
 
 bool has_drives(const TierBudgets& budgets) {
-  return budgets[static_cast<std::size_t>(Tier::nvme)] > 0;
+  return budgets[Tier::nvme] > 0;
 }
 
 }  // namespace
@@ -31,17 +31,16 @@ std::vector<Link> used_links(const PlannedProgram& training, const TierBudgets& 
   return links;
 }
 
-nlohmann::json kinds_json(const std::array<Bytes, kBufferKinds.size()>& by_kind) {
+nlohmann::json kinds_json(const EnumArray<BufferKind, Bytes>& by_kind) {
   nlohmann::json json = nlohmann::json::object();
-  for (const BufferKind kind : kBufferKinds)
-    json[std::string(name_of(kind))] = by_kind[static_cast<std::size_t>(kind)];
+  for (const BufferKind kind : kBufferKinds) json[std::string(name_of(kind))] = by_kind[kind];
   return json;
 }
 
-std::string kinds_text(const std::array<Bytes, kBufferKinds.size()>& by_kind) {
+std::string kinds_text(const EnumArray<BufferKind, Bytes>& by_kind) {
   std::string text;
   for (const BufferKind kind : kBufferKinds) {
-    const Bytes bytes = by_kind[static_cast<std::size_t>(kind)];
+    const Bytes bytes = by_kind[kind];
     if (bytes > 0)
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(kind), format_bytes(bytes));
   }
@@ -88,7 +87,7 @@ std::string traffic_text(const PlannedProgram& training, Link link, std::string_
 nlohmann::json moved_json(Link link, Bytes planned, const Measurements& measured) {
   nlohmann::json json = {{"planned_bytes", planned}, {"measured_bytes", measured.count.traffic[link]}};
   const Lane lane = lane_of(link);  // between ranks several links share one
-  if (lane != Lane::comm) json["busy_seconds"] = measured.busy_seconds[static_cast<std::size_t>(lane)];
+  if (lane != Lane::comm) json["busy_seconds"] = measured.busy_seconds[lane];
   return json;
 }
 
@@ -103,8 +102,7 @@ std::string loss_text(const std::optional<double>& loss) {
 
 nlohmann::json busy_json(const Measurements& measured) {
   nlohmann::json busy = nlohmann::json::object();
-  for (const Lane lane : kLanes)
-    busy[std::string(name_of(lane))] = measured.busy_seconds[static_cast<std::size_t>(lane)];
+  for (const Lane lane : kLanes) busy[std::string(name_of(lane))] = measured.busy_seconds[lane];
   return busy;
 }
 

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/execute/model_run.h"
 #include "engine/plan/search/planner.h"
 
@@ -21,16 +21,16 @@ struct TierPlan {
   Tier tier = Tier::device;
   Bytes budget = kUnlimited;
   Bytes peak_bytes = 0;
-  std::array<Bytes, kBufferKinds.size()> by_kind = {};  ///< at the peak
+  EnumArray<BufferKind, Bytes> by_kind = {};  ///< at the peak
 };
 /// `plan` is that of a model or of several.
 template <typename AnyPlan>
 TierPlan tier_plan(const AnyPlan& plan, Tier tier) {
-  const TierUse* use = &plan.training.of(tier);
+  const TierUse* use = &plan.training.use[tier];
   for (const auto& [interlude, program] : plan.interludes)
-    if (program.of(tier).peak_bytes > use->peak_bytes) use = &program.of(tier);
+    if (program.use[tier].peak_bytes > use->peak_bytes) use = &program.use[tier];
   return {.tier = tier,
-          .budget = plan.budgets[static_cast<std::size_t>(tier)],
+          .budget = plan.budgets[tier],
           .peak_bytes = plan.arena_bytes(tier),
           .by_kind = use->by_kind};
 }
@@ -69,9 +69,9 @@ std::string memory_text(const AnyPlan& plan) {
 }
 
 /// {"parameter": bytes, …} in the order of BufferKind.
-nlohmann::json kinds_json(const std::array<Bytes, kBufferKinds.size()>& by_kind);
+nlohmann::json kinds_json(const EnumArray<BufferKind, Bytes>& by_kind);
 /// "parameter 300.00 MiB, gradient …", without those that have none.
-std::string kinds_text(const std::array<Bytes, kBufferKinds.size()>& by_kind);
+std::string kinds_text(const EnumArray<BufferKind, Bytes>& by_kind);
 
 /// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}}; budget null if unlimited.
 nlohmann::json tier_json(const TierPlan& plan);

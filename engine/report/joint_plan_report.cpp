@@ -35,7 +35,7 @@ std::string model_text(const JointPlan& whole, const std::optional<Plan>& plan, 
   if (!plan) return "takes no part";
   std::string memory;
   for (const Tier tier : used_tiers(whole.budgets))
-    memory += fmt::format("  {} {}", name_of(tier), format_bytes(plan->training.of(tier).live_bytes));
+    memory += fmt::format("  {} {}", name_of(tier), format_bytes(plan->training.use[tier].live_bytes));
   return fmt::format("{} parameters, {} steps of {} tokens, {}:{}", rounded_count(plan->parameters),
                      label.steps, label.tokens_per_step, name_of(plan->strategy.computes_in()), memory);
 }
@@ -45,7 +45,7 @@ nlohmann::json model_json(const std::optional<Plan>& plan, const ModelLabel& lab
   if (!plan) return json;
   json.update(plan_json(*plan, nullptr));
   json["memory"] = by_tier([&](Tier tier) {
-    const TierUse& use = plan->training.of(tier);
+    const TierUse& use = plan->training.use[tier];
     return nlohmann::json{{"live_bytes", use.live_bytes}, {"by_kind", kinds_json(use.by_kind)}};
   });
   return json;

@@ -48,9 +48,9 @@ template <typename AnyPlan>
 PanelPlan panel_of(const AnyPlan& plan, std::function<LiveFigures()> live) {
   PanelPlan panel = {.tiers = {}, .lanes = {}, .live = std::move(live), .is_utf8 = locale_is_utf8()};
   for (const Tier tier : used_tiers(plan.budgets))
-    panel.tiers.push_back({tier, plan.arena_bytes(tier), plan.budgets[static_cast<std::size_t>(tier)]});
-  for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
-    if (!plan.training.dependencies.lanes[lane].empty()) panel.lanes.push_back(kLanes[lane]);
+    panel.tiers.push_back({tier, plan.arena_bytes(tier), plan.budgets[tier]});
+  for (const Lane lane : kLanes)
+    if (!plan.training.dependencies.lanes[lane].empty()) panel.lanes.push_back(lane);
   return panel;
 }
 
@@ -85,8 +85,7 @@ std::string LivePanel::bar(double share, std::size_t width) const {
 
 /// The bar is of the budget, or of what is planned if that is all there is to say.
 std::string LivePanel::memory_line(const PanelPlan::OfTier& tier, std::size_t columns) const {
-  const Bytes highest =
-      samples_.empty() ? 0 : samples_.back().figures.peak_bytes[static_cast<std::size_t>(tier.tier)];
+  const Bytes highest = samples_.empty() ? 0 : samples_.back().figures.peak_bytes[tier.tier];
   const bool is_limited = tier.budget != kUnlimited;
   const Bytes whole = is_limited ? tier.budget : tier.planned;
   std::string text = fmt::format("{} used, {} planned", format_bytes(highest), format_bytes(tier.planned));
@@ -107,9 +106,8 @@ void LivePanel::add_lanes(std::vector<std::string>& lines, std::size_t columns) 
   for (const Lane lane : plan_.lanes) {
     double share = 0;
     if (samples_.size() > 1) {
-      const auto index = static_cast<std::size_t>(lane);
       const double busy =
-          samples_.back().figures.busy_seconds[index] - samples_.front().figures.busy_seconds[index];
+          samples_.back().figures.busy_seconds[lane] - samples_.front().figures.busy_seconds[lane];
       share = std::clamp(busy / (samples_.back().seconds - samples_.front().seconds), 0.0, 1.0);
     }
     if (number++ % beside == 0) lines.emplace_back();

@@ -182,7 +182,7 @@ double ModelsReport::tokens_per_second() const {
 }
 
 double ModelsReport::idle_share() const {
-  const double busy = measured.busy_seconds[static_cast<std::size_t>(Lane::compute)];
+  const double busy = measured.busy_seconds[Lane::compute];
   return seconds > 0 ? std::max(0.0, 1 - busy / seconds) : 0;
 }
 

@@ -23,7 +23,7 @@ struct Parts {
 };
 
 Parts parts_of(const LayoutTrial& trial) {
-  const double computing = trial.planned->of(Lane::compute);
+  const double computing = trial.planned->busy[Lane::compute];
   return {.passes = std::min(trial.cost.passes, computing),
           .again = std::max(0.0, computing - trial.cost.passes),
           .waiting = std::max(0.0, trial.planned->seconds - computing)};
@@ -33,14 +33,16 @@ Parts parts_of(const LayoutTrial& trial) {
 std::string cause_of_waiting(const LayoutTrial& one, const LayoutTrial& best) {
   const std::array<std::pair<std::string_view, double>, 7> causes = {
       {{"the pipeline's bubble", one.cost.bubble - best.cost.bubble},
-       {"exchanges within layers", one.planned->of(Lane::tensor) - best.planned->of(Lane::tensor)},
-       {"exchanges of sequences", one.planned->of(Lane::context) - best.planned->of(Lane::context)},
-       {"gradients and parameters between ranks", one.planned->of(Lane::comm) - best.planned->of(Lane::comm)},
-       {"messages between stages", one.planned->of(Lane::send) - best.planned->of(Lane::send)},
-       {"copies to and from the device", std::max(one.planned->of(Lane::h2d) - best.planned->of(Lane::h2d),
-                                                  one.planned->of(Lane::d2h) - best.planned->of(Lane::d2h))},
-       {"drives", one.planned->of(Lane::read) + one.planned->of(Lane::write) - best.planned->of(Lane::read) -
-                      best.planned->of(Lane::write)}}};
+       {"exchanges within layers", one.planned->busy[Lane::tensor] - best.planned->busy[Lane::tensor]},
+       {"exchanges of sequences", one.planned->busy[Lane::context] - best.planned->busy[Lane::context]},
+       {"gradients and parameters between ranks",
+        one.planned->busy[Lane::comm] - best.planned->busy[Lane::comm]},
+       {"messages between stages", one.planned->busy[Lane::send] - best.planned->busy[Lane::send]},
+       {"copies to and from the device",
+        std::max(one.planned->busy[Lane::h2d] - best.planned->busy[Lane::h2d],
+                 one.planned->busy[Lane::d2h] - best.planned->busy[Lane::d2h])},
+       {"drives", one.planned->busy[Lane::read] + one.planned->busy[Lane::write] -
+                      best.planned->busy[Lane::read] - best.planned->busy[Lane::write]}}};
   const auto& [name, seconds] =
       *std::ranges::max_element(causes, {}, &std::pair<std::string_view, double>::second);
   return seconds > 0 ? fmt::format(" for {}", name) : "";
@@ -66,9 +68,7 @@ std::string search_text(const LayoutSearch& search, const LayoutInput& input) {
                                  "device", "host", "exchanges", "layout");
   for (std::size_t i = 0; i < std::min(search.planned, kShownLayouts); ++i) {
     const LayoutTrial& one = search.trials[i];
-    const auto peak = [&](Tier tier) {
-      return format_bytes(one.planned->peaks[static_cast<std::size_t>(tier)]);
-    };
+    const auto peak = [&](Tier tier) { return format_bytes(one.planned->peaks[tier]); };
     const std::string why = reason(one, search.best());
     text +=
         fmt::format("{:>7.3g} s {:>10.4g} {:>5.1f} % {:>10} {:>10} {:>7.3g} s  {}{}\n", one.planned->seconds,
@@ -95,10 +95,9 @@ nlohmann::json search_json(const LayoutSearch& search, const LayoutInput& input)
   for (std::size_t i = 0; i < search.planned; ++i) {
     const LayoutTrial& one = search.trials[i];
     nlohmann::json peaks = nlohmann::json::object(), busy = nlohmann::json::object();
-    for (const Tier tier : kTiers)
-      peaks[std::string(name_of(tier))] = one.planned->peaks[static_cast<std::size_t>(tier)];
+    for (const Tier tier : kTiers) peaks[std::string(name_of(tier))] = one.planned->peaks[tier];
     for (const Lane lane : kLanes) {
-      if (one.planned->of(lane) > 0) busy[std::string(name_of(lane))] = one.planned->of(lane);
+      if (one.planned->busy[lane] > 0) busy[std::string(name_of(lane))] = one.planned->busy[lane];
     }
     layouts.push_back({{"layout", describe(one.layout)},
                        {"settings", settings_of(one.layout, input.open)},

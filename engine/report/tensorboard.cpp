@@ -52,7 +52,7 @@ StepCosts costs_of(const AnyPlan& plan, const Peak& peak) {
   StepCosts costs{.tokens = static_cast<double>(plan.training.program.loss_terms),
                   .model_flops = plan.flops.model,
                   .traffic = plan.training.step_traffic};
-  for (const Tier tier : kTiers) costs.peak_bytes[static_cast<std::size_t>(tier)] = peak(tier);
+  for (const Tier tier : kTiers) costs.peak_bytes[tier] = peak(tier);
   return costs;
 }
 
@@ -64,7 +64,7 @@ StepCosts step_costs(const Plan& plan) {
 
 StepCosts step_costs(const JointPlan& plan, std::size_t model) {
   const Plan& own = plan.models[model].value();
-  return costs_of(own, [&](Tier tier) { return own.training.of(tier).live_bytes; });
+  return costs_of(own, [&](Tier tier) { return own.training.use[tier].live_bytes; });
 }
 
 TensorBoardLog::TensorBoardLog(const std::string& folder, ProductRate& rate, std::function<StepCosts()> costs)
@@ -99,7 +99,7 @@ void TensorBoardLog::on_step(const StepReport& report) {
     scalars.push_back(scalar("train/mfu", rate_.share(costs.model_flops, step_time_.seconds())));
   }
   for (const Tier tier : kTiers) {
-    const Bytes bytes = costs.peak_bytes[static_cast<std::size_t>(tier)];
+    const Bytes bytes = costs.peak_bytes[tier];
     if (bytes > 0)
       scalars.push_back(
           scalar(fmt::format("memory/{}_peak_bytes", name_of(tier)), static_cast<double>(bytes)));

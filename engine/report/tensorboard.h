@@ -2,11 +2,11 @@
 // had told of steps that are done again is dropped by the readers.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/joint.h"
 #include "engine/report/event_file.h"
@@ -18,7 +18,7 @@ namespace strata {
 /// What a step takes, by the plan.
 struct StepCosts {
   double tokens = 0, model_flops = 0;
-  std::array<Bytes, kTiers.size()> peak_bytes = {};
+  EnumArray<Tier, Bytes> peak_bytes = {};
   Traffic traffic;  ///< of a step that saves nothing
 };
 StepCosts step_costs(const Plan& plan);

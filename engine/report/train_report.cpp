@@ -63,9 +63,9 @@ std::string comparison_text(const StepComparison& comparison, bool is_by_profile
   std::string text = fmt::format("{:.3f} s per step by {}; it took {}", simulated.step,
                                  is_by_profile ? "plan.machine" : "rates as the run began",
                                  more(simulated.step, measured.step));
-  for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+  for (const Lane lane : kLanes) {
     if (measured.by_lane[lane] > 0)
-      text += fmt::format("; {} {:.3f} s, {}", name_of(kLanes[lane]), simulated.by_lane[lane],
+      text += fmt::format("; {} {:.3f} s, {}", name_of(lane), simulated.by_lane[lane],
                           more(simulated.by_lane[lane], measured.by_lane[lane]));
   }
   return text;
@@ -85,7 +85,7 @@ std::string peaks_text(const TrainReport& report) {
   std::string text;
   for (const Tier tier : used_tiers(report.plan.budgets)) {
     text += fmt::format("{}{} {} measured, {} planned", text.empty() ? "" : "; ", name_of(tier),
-                        format_bytes(report.result.measured.count.peak_bytes[static_cast<std::size_t>(tier)]),
+                        format_bytes(report.result.measured.count.peak_bytes[tier]),
                         format_bytes(report.plan.arena_bytes(tier)));
   }
   return text;
@@ -143,9 +143,8 @@ double TrainReport::hfu() const {
 
 nlohmann::json rank_json(const Plan& plan, const TrainResult& result) {
   return {{"memory", by_tier([&](Tier tier) {
-             return nlohmann::json{
-                 {"planned_peak_bytes", plan.arena_bytes(tier)},
-                 {"measured_peak_bytes", result.measured.count.peak_bytes[static_cast<std::size_t>(tier)]}};
+             return nlohmann::json{{"planned_peak_bytes", plan.arena_bytes(tier)},
+                                   {"measured_peak_bytes", result.measured.count.peak_bytes[tier]}};
            })},
           {"busy_seconds", busy_json(result.measured)},
           {"differences_from_plan", differences_from_plan(plan, result)}};

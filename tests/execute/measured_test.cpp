@@ -29,7 +29,7 @@ PlannedProgram& training_of(Plan& plan) {
 }
 
 Bytes& peak_of(Plan& plan, Tier tier) {
-  return training_of(plan).use[static_cast<std::size_t>(tier)].peak_bytes;
+  return training_of(plan).use[tier].peak_bytes;
 }
 
 /// The first instruction that `is` what is wanted.
@@ -180,7 +180,7 @@ TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
   config.memory.device = test::resident_bytes(config) / 2;
   const Model model = test::model_of(config);
   Plan plan = make_plan(config, model);
-  const std::array<Bytes, 2> honest = {plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host)};
+  const EnumArray<Tier, Bytes> honest = {plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host)};
   // Memory that the plan asks for and nothing touches.
   for (const Tier tier : {Tier::device, Tier::host}) peak_of(plan, tier) = plan.arena_bytes(tier) + 5 * kLie;
   const BatchLoader data(config, model.architecture.vocabulary);
@@ -193,9 +193,8 @@ TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
         tier == Tier::device ? trainer.memory().tiers().device : trainer.memory().tiers().host;
     Bytes end = plan.arena_bytes(tier);
     while (end > 0 && memory[end - 1] == kDirt) --end;
-    const auto index = static_cast<std::size_t>(tier);
-    EXPECT_EQ(result.measured.count.peak_bytes[index], align_up(end, kBufferAlignment)) << name_of(tier);
-    EXPECT_EQ(result.measured.count.peak_bytes[index], honest[index]) << name_of(tier);
+    EXPECT_EQ(result.measured.count.peak_bytes[tier], align_up(end, kBufferAlignment)) << name_of(tier);
+    EXPECT_EQ(result.measured.count.peak_bytes[tier], honest[tier]) << name_of(tier);
   }
   EXPECT_THAT(differences_from_plan(plan, result),
               ElementsAre(HasSubstr("device memory"), HasSubstr("host memory")));
@@ -206,13 +205,13 @@ TEST(Meter, TellsOfMemoryThatIsInNoTierAndOfWhatGoesBeyondATier) {
   Meter meter;
   meter.watch(Tier::device, memory.data(), kBufferAlignment);
   meter.touch(memory.data(), 10);
-  EXPECT_EQ(meter.take().peak_bytes[0], kBufferAlignment);
+  EXPECT_EQ(meter.take().peak_bytes[Tier::device], kBufferAlignment);
   meter.touch(memory.data() + 10, kBufferAlignment);  // ten bytes too far
   meter.touch(memory.data() + 2 * kBufferAlignment, 7);
   const MeterCount count = meter.take();
-  EXPECT_EQ(count.peak_bytes[0], 2 * kBufferAlignment);
+  EXPECT_EQ(count.peak_bytes[Tier::device], 2 * kBufferAlignment);
   EXPECT_EQ(count.outside_bytes, 7);
-  EXPECT_EQ(meter.take().peak_bytes[0], 0);
+  EXPECT_EQ(meter.take().peak_bytes[Tier::device], 0);
 }
 
 TEST(Meter, CountsTheLastElementOfAStridedMatrixAndNothingOfAnEmptyOne) {
@@ -220,10 +219,10 @@ TEST(Meter, CountsTheLastElementOfAStridedMatrixAndNothingOfAnEmptyOne) {
   Meter meter;
   meter.watch(Tier::host, memory.data(), std::ssize(memory));
   meter.touch(Matrix(memory.data(), DType::bf16, 2, kBufferAlignment / 2 + 1, kBufferAlignment / 2));
-  EXPECT_EQ(meter.take().peak_bytes[1], 3 * kBufferAlignment);
+  EXPECT_EQ(meter.take().peak_bytes[Tier::host], 3 * kBufferAlignment);
   meter.touch(Matrix(memory.data(), DType::bf16, 0, 8));
   meter.touch(Matrix());
-  EXPECT_EQ(meter.take().peak_bytes[1], 0);
+  EXPECT_EQ(meter.take().peak_bytes[Tier::host], 0);
 }
 
 }  // namespace

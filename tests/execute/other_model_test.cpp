@@ -141,7 +141,7 @@ TEST(OtherModel, LearnsWithTheSameBitsAtEveryPlacement) {
   config.memory.device = kUnlimited;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     config.plan.order = order;
-    config.memory.device = resident.plan.training.of(Tier::device).peak_bytes * 2 / 3;
+    config.memory.device = resident.plan.training.use[Tier::device].peak_bytes * 2 / 3;
     const RunOutcome tight = train(model, config);
     EXPECT_LT(tight.plan.arena_bytes(Tier::device), resident.plan.arena_bytes(Tier::device));
     EXPECT_EQ(tight.result.state_hash, resident.result.state_hash);

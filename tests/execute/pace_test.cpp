@@ -10,7 +10,7 @@ using test::run_ranks;
 using test::RunOutcome;
 
 double busy_seconds(const RunOutcome& outcome, Lane lane) {
-  return outcome.result.measured.busy_seconds[static_cast<std::size_t>(lane)];
+  return outcome.result.measured.busy_seconds[lane];
 }
 
 TEST(Pace, SlowsLanesDownAndChangesNoBit) {

@@ -248,7 +248,7 @@ void spread_host(Plan& plan) {
   for (Buffer& buffer : planned.program.buffers) {
     if (buffer.tier == Tier::host) buffer.offset = std::exchange(end, end + buffer.bytes);
   }
-  planned.use[static_cast<std::size_t>(Tier::host)].peak_bytes = end;
+  planned.use[Tier::host].peak_bytes = end;
   planned.dependencies = find_dependencies(planned.program);
 }
 

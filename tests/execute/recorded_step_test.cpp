@@ -27,7 +27,7 @@ void expect_a_whole_step(const RunOutcome& outcome, const RecordedStep& recorded
   const Dependencies& dependencies = outcome.plan.training.dependencies;
   ASSERT_EQ(recorded.times.size(), program.instructions.size());
   const auto time_of = [&](std::int32_t i) { return recorded.times[static_cast<std::size_t>(i)]; };
-  for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+  for (const Lane lane : kLanes) {
     double free = 0;
     for (const std::int32_t i : dependencies.lanes[lane]) {
       const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
@@ -39,7 +39,7 @@ void expect_a_whole_step(const RunOutcome& outcome, const RecordedStep& recorded
       EXPECT_GE(time_of(i).start, free - kClockError);
       EXPECT_GE(time_of(i).end, time_of(i).start);
       free = time_of(i).end;
-      for (std::size_t other = 0; other < kLanes.size(); ++other) {
+      for (const Lane other : kLanes) {
         const LanePosition& wait = dependencies.waits[static_cast<std::size_t>(i)][other];
         if (wait.position < 0 || wait.previous_step) continue;
         const std::int32_t awaited = dependencies.lanes[other][static_cast<std::size_t>(wait.position)];

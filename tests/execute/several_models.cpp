@@ -110,7 +110,7 @@ void expect_the_plans_were_exact(const JointOutcome& outcome) {
   for (const Tier tier : kTiers) {
     Bytes planned = 0;
     for (const JointPlan& plan : outcome.plans) planned = std::max(planned, plan.arena_bytes(tier));
-    EXPECT_EQ(outcome.measured.count.peak_bytes[static_cast<std::size_t>(tier)], planned) << name_of(tier);
+    EXPECT_EQ(outcome.measured.count.peak_bytes[tier], planned) << name_of(tier);
   }
   for (const Link link : kLinks)
     EXPECT_EQ(outcome.measured.count.traffic[link], outcome.planned[link]) << name_of(link);

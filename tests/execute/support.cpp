@@ -195,8 +195,7 @@ bool has_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 void expect_the_plan_was_exact(const RunOutcome& outcome) {
   const MeterCount& count = outcome.result.measured.count;
   for (const Tier tier : kTiers) {
-    EXPECT_EQ(count.peak_bytes[static_cast<std::size_t>(tier)], outcome.plan.arena_bytes(tier))
-        << name_of(tier);
+    EXPECT_EQ(count.peak_bytes[tier], outcome.plan.arena_bytes(tier)) << name_of(tier);
   }
   for (const Link link : kLinks)
     EXPECT_EQ(count.traffic[link], planned_bytes(outcome.plan, outcome.result, link)) << name_of(link);

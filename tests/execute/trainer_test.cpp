@@ -217,11 +217,9 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
   Plan plan = make_plan(config, model);
   // A cycle that no program order gives: the first load waits for the last update of its own step.
   auto& dependencies = plan.training.dependencies;
-  const auto first_load = dependencies.lanes[static_cast<std::size_t>(Lane::data)].front();
-  const auto updates =
-      static_cast<std::int32_t>(dependencies.lanes[static_cast<std::size_t>(Lane::cpu)].size());
-  dependencies.waits[static_cast<std::size_t>(first_load)][static_cast<std::size_t>(Lane::cpu)] = {
-      updates - 1, false};
+  const auto first_load = dependencies.lanes[Lane::data].front();
+  const auto updates = static_cast<std::int32_t>(dependencies.lanes[Lane::cpu].size());
+  nth(dependencies.waits, first_load)[Lane::cpu] = {updates - 1, false};
   const BatchLoader data(config, model.architecture.vocabulary);
   const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 1, .link = {}});
   Trainer trainer(config, model, plan, *device, training_data(data), {});

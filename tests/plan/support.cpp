@@ -35,13 +35,12 @@ class ByteMemory : public SymbolicMemory {
  public:
   explicit ByteMemory(const Program& program) : program_(program) {
     for (const Tier tier : kTiers) {
-      granules_[static_cast<std::size_t>(tier)].resize(
-          static_cast<std::size_t>(tier_use(program, tier).peak_bytes / kBufferAlignment));
+      granules_[tier].resize(static_cast<std::size_t>(tier_use(program, tier).peak_bytes / kBufferAlignment));
     }
   }
   std::uint64_t read(BufferId id) const override {
     const auto [first, count] = range(id);
-    const auto& tier = granules_[static_cast<std::size_t>(program_.buffer(id).tier)];
+    const auto& tier = granules_[program_.buffer(id).tier];
     std::uint64_t value = tier[first];
     for (std::size_t g = first; g < first + count; ++g) {
       if (tier[g] != value) return hash_text(fmt::format("torn {} {}", value, tier[g]));
@@ -50,7 +49,7 @@ class ByteMemory : public SymbolicMemory {
   }
   void write(BufferId id, std::uint64_t value) override {
     const auto [first, count] = range(id);
-    auto& tier = granules_[static_cast<std::size_t>(program_.buffer(id).tier)];
+    auto& tier = granules_[program_.buffer(id).tier];
     std::fill_n(tier.begin() + static_cast<std::ptrdiff_t>(first), count, value);
   }
 
@@ -61,7 +60,7 @@ class ByteMemory : public SymbolicMemory {
             static_cast<std::size_t>(buffer.bytes / kBufferAlignment)};
   }
   const Program& program_;
-  std::array<std::vector<std::uint64_t>, kTiers.size()> granules_;
+  EnumArray<Tier, std::vector<std::uint64_t>> granules_;
 };
 
 void perform(const Program& program, const Instruction& instruction, std::int64_t round, const Rounds& rounds,
@@ -225,16 +224,14 @@ SymbolicState run_in_random_order(const Program& placed, const Rounds& rounds, s
   SymbolicState saved;
   initialise(placed, memory);
   std::mt19937 random(seed);
-  std::array<std::int64_t, kLanes.size()> completed = {};
+  EnumArray<Lane, std::int64_t> completed;
   const std::int64_t all_rounds = count_of(rounds, placed);
-  const auto length = [&](std::size_t lane) {
-    return static_cast<std::int64_t>(dependencies.lanes[lane].size());
-  };
-  const auto ready = [&](std::size_t lane) {
+  const auto length = [&](Lane lane) { return static_cast<std::int64_t>(dependencies.lanes[lane].size()); };
+  const auto ready = [&](Lane lane) {
     if (completed[lane] >= all_rounds * length(lane)) return false;
     const std::int64_t round = completed[lane] / length(lane);
     const auto index = dependencies.lanes[lane][static_cast<std::size_t>(completed[lane] % length(lane))];
-    for (std::size_t other = 0; other < completed.size(); ++other) {
+    for (const Lane other : kLanes) {
       const LanePosition& wait = dependencies.waits[static_cast<std::size_t>(index)][other];
       if (wait.position < 0) continue;
       if (completed[other] < needed(dependencies, other, wait, round, rounds)) return false;
@@ -242,21 +239,21 @@ SymbolicState run_in_random_order(const Program& placed, const Rounds& rounds, s
     return true;
   };
   for (;;) {
-    std::vector<std::size_t> choices;
-    for (std::size_t lane = 0; lane < completed.size(); ++lane) {
+    std::vector<Lane> choices;
+    for (const Lane lane : kLanes) {
       if (ready(lane)) choices.push_back(lane);
     }
     if (choices.empty()) break;
     // A disk can be slower than all else: with an odd seed the lane of saving waits as long as another can go
     // on.
-    if (seed % 2 == 1 && choices.size() > 1) std::erase(choices, static_cast<std::size_t>(Lane::save));
-    const std::size_t lane = choices[random() % choices.size()];
+    if (seed % 2 == 1 && choices.size() > 1) std::erase(choices, Lane::save);
+    const Lane lane = choices[random() % choices.size()];
     const std::int64_t position = completed[lane]++;
     const auto index = dependencies.lanes[lane][static_cast<std::size_t>(position % length(lane))];
     perform(placed, placed.instructions[static_cast<std::size_t>(index)], position / length(lane), rounds,
             memory, saved);
   }
-  for (std::size_t lane = 0; lane < completed.size(); ++lane) {
+  for (const Lane lane : kLanes) {
     if (completed[lane] != all_rounds * length(lane)) return {{"deadlock", 0}};
   }
   return final_state(placed, memory, std::move(saved));

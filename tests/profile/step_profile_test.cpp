@@ -104,7 +104,7 @@ TEST(Summaries, HaveTheProfilesFigures) {
   const nlohmann::json summary = summary_of(of.profile);
   EXPECT_EQ(summary["seconds"], of.profile.seconds);
   EXPECT_EQ(summary["lanes"]["compute"]["busy_seconds"], of.profile.busy_seconds(Lane::compute));
-  EXPECT_EQ(summary["memory"]["device"]["peak_bytes"], of.plan.training.of(Tier::device).peak_bytes);
+  EXPECT_EQ(summary["memory"]["device"]["peak_bytes"], of.plan.training.use[Tier::device].peak_bytes);
   EXPECT_EQ(summary["traffic"]["h2d"], of.plan.training.moved(Link::h2d));
   Bytes at_peak = 0, by_kind = 0, before = INT64_MAX;
   for (const nlohmann::json& buffer : summary["memory"]["device"]["at_peak"]) {

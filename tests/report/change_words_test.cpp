@@ -19,7 +19,7 @@ Prediction prediction(double seconds, std::int64_t tokens, Change change = {}) {
 TEST(ChangeWords, GiveALineToTakeOverWithTheStepBeforeAndAfter) {
   const Prediction now = prediction(2, 1000);
   Prediction change = prediction(1, 1000, {.settings = {"memory.device=1GiB", "memory.host=2GiB"}});
-  change.peaks[0] = 4 * MiB;
+  change.peaks[Tier::device] = 4 * MiB;
   EXPECT_EQ(change_text(change, &now, 2),
             "  2. --set memory.device=1GiB --set memory.host=2GiB\n"
             "     step: 2.000 s -> 1.000 s; 500 tokens/s -> 1000 tokens/s, 50.0 % less time per token\n"

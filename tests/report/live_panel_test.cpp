@@ -25,8 +25,8 @@ class Panels : public ::testing::Test {
                       .live = [this] { return figures_; },
                       .is_utf8 = is_utf8});
   }
-  double& busy(Lane lane) { return figures_.busy_seconds[static_cast<std::size_t>(lane)]; }
-  Bytes& peak(Tier tier) { return figures_.peak_bytes[static_cast<std::size_t>(tier)]; }
+  double& busy(Lane lane) { return figures_.busy_seconds[lane]; }
+  Bytes& peak(Tier tier) { return figures_.peak_bytes[tier]; }
 
   LiveFigures figures_;
 };

@@ -178,8 +178,8 @@ TEST_F(Leaderboard, OrdersModelsWithoutARankByHowFarTheyCameAndThenByLoss) {
 }
 
 TEST_F(Leaderboard, TellsMakespanIdleTimeMemoryTrafficAndOrders) {
-  measured_.busy_seconds[static_cast<std::size_t>(Lane::compute)] = 9;
-  measured_.count.peak_bytes[static_cast<std::size_t>(Tier::device)] = 3 * MiB;
+  measured_.busy_seconds[Lane::compute] = 9;
+  measured_.count.peak_bytes[Tier::device] = 3 * MiB;
   measured_.count.traffic[Link::h2d] = 5 * MiB;
   planned_[Link::h2d] = 6 * MiB;
   // 3 models, 20 steps, 96 tokens, 12 seconds
@@ -244,8 +244,8 @@ TEST_F(ModelsJson, HasModelsInTheRunFilesOrder) {
 }
 
 TEST_F(ModelsJson, TellsOfTheRunInTheWordsOfARunOfOneModel) {
-  measured_.busy_seconds[static_cast<std::size_t>(Lane::compute)] = 9;
-  measured_.count.peak_bytes[static_cast<std::size_t>(Tier::host)] = 7;
+  measured_.busy_seconds[Lane::compute] = 9;
+  measured_.count.peak_bytes[Tier::host] = 7;
   planned_[Link::h2d] = 7;
   const nlohmann::json json = models_json(report());
   EXPECT_EQ(json["seconds"], 12);
@@ -264,7 +264,7 @@ TEST_F(ModelsJson, TellsOfTheRunInTheWordsOfARunOfOneModel) {
 
 TEST_F(JointPlanReport, HasALineForEachModelAndWhatAllShare) {
   const std::string text = joint_plan_text(plan_, labels_, nullptr);
-  const Bytes device = plan_.models[2]->training.of(Tier::device).live_bytes;
+  const Bytes device = plan_.models[2]->training.use[Tier::device].live_bytes;
   EXPECT_THAT(text, AllOf(HasSubstr("models   3: "), HasSubstr("\n  first   "), HasSubstr("\n  second  "),
                           HasSubstr("\n  third   21,664 parameters, 20 steps of 96 tokens, bf16:  device " +
                                     format_bytes(device)),
@@ -303,7 +303,7 @@ TEST_F(JointPlanReport, AsJsonHasThePlanOfEachAndOfAll) {
   EXPECT_EQ(third["name"], "third");
   EXPECT_EQ(third["tokens_per_step"], 96);
   EXPECT_EQ(third["parameters"], plan_.models[2]->parameters);
-  EXPECT_EQ(third["memory"]["device"]["live_bytes"], plan_.models[2]->training.of(Tier::device).live_bytes);
+  EXPECT_EQ(third["memory"]["device"]["live_bytes"], plan_.models[2]->training.use[Tier::device].live_bytes);
   EXPECT_EQ(json["memory"]["device"]["planned_peak_bytes"], plan_.arena_bytes(Tier::device));
   Bytes copied = 0;
   for (const nlohmann::json& model : json["models"])

@@ -170,7 +170,7 @@ TEST_F(TensorBoard, ShowsNoMoreThanTheWholeMachine) {
 }
 
 TEST_F(TensorBoard, HasTheStepsFiguresAndThePlans) {
-  costs_.peak_bytes[static_cast<std::size_t>(Tier::device)] = 4096;
+  costs_.peak_bytes[Tier::device] = 4096;
   costs_.traffic[Link::h2d] = 512;
   TensorBoardLog curves = log();
   curves.on_validation({.step = 0, .loss = 3.5});

@@ -3,6 +3,8 @@
 #include <map>
 #include <vector>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -46,9 +48,9 @@ class KeptOnDevice {
   void touch(const Visit& visit, std::int32_t u, std::vector<Value> UnitValues::*values) {
     if (u == static_cast<std::int32_t>(step_.units.size())) return;
     if (!strategy_.on_device(strategy_.has(u) ? u : u - 1)) return;
-    std::vector<Value>& all = step_.units[static_cast<std::size_t>(u)].*values;
+    std::vector<Value>& all = nth(step_.units, u).*values;
     if (all.empty()) return;
-    Value& value = all[static_cast<std::size_t>(visit.microbatch)];
+    Value& value = nth(all, visit.microbatch);
     if (serves_.try_emplace(&value, visit.serves).first->second != visit.serves) keep(value);
   }
 

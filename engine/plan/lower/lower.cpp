@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/graph/data_array.h"
 #include "engine/plan/lower/carried.h"
 #include "engine/plan/lower/pass_lowering.h"
@@ -77,14 +78,13 @@ class Lowering {
   }
 
  private:
-  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-  const Unit& unit(std::int32_t u) const { return model_.units[index(u)]; }
+  const Unit& unit(std::int32_t u) const { return nth(model_.units, u); }
   const UnitPasses& passes(std::int32_t u) const { return compute_->passes(unit(u)); }
-  UnitValues& unit_values(std::int32_t u) { return step_.units[index(u)]; }
+  UnitValues& unit_values(std::int32_t u) { return nth(step_.units, u); }
   bool on_device(std::int32_t u) const { return strategy_.on_device(u); }
   const Mesh& mesh() const { return strategy_.mesh; }
   /// Ranks add up rows of the unit's gradient, not all of it.
-  bool sends_rows(std::int32_t u) const { return step_.units[index(u)].rows.elements > 0; }
+  bool sends_rows(std::int32_t u) const { return nth(step_.units, u).rows.elements > 0; }
   void walk(const Schedule& schedule, bool trains) {
     for (std::size_t i = 0, count = 1; i < schedule.size(); i += count) {
       const std::span<const Visit> visits = together(std::span(schedule).subspan(i));
@@ -154,7 +154,7 @@ class Lowering {
     };
     if (!strategy_.interleaves || !goes_along(first)) return visits.first(1);
     const auto end = std::ranges::find_if_not(visits, goes_along);
-    return visits.first(static_cast<std::size_t>(end - visits.begin()));
+    return slice(visits, 0, end - visits.begin());
   }
 
   bool adds_to_shared(std::int32_t u) const {
@@ -199,7 +199,7 @@ class Lowering {
     std::vector<Use> uses;
     for (std::size_t array = 0; array < step_.data.size(); ++array) {
       if (!step_.data[array].empty())
-        uses.push_back({role_of(data_region(array)), &step_.data[array][index(mb)], Access::write});
+        uses.push_back({role_of(data_region(array)), &nth(step_.data[array], mb), Access::write});
     }
     if (!uses.empty()) builder_.on_host(Operation::load_data, Lane::data, -1, mb, uses);
   }
@@ -218,7 +218,7 @@ class Lowering {
 
   /// How much of the unit's activations is saved.
   std::size_t level(std::int32_t u) const {
-    return std::min(strategy_.saved_level[index(u)], passes(u).levels.size() - 1);
+    return std::min(nth(strategy_.saved_level, u), passes(u).levels.size() - 1);
   }
 
   static const UnitPass& pass_of(Pass pass, const UnitPasses::Level& level) {
@@ -236,7 +236,7 @@ class Lowering {
   /// The first of an update that may add to the unit's gradient.
   bool begins_backward(const Visit& visit) const {
     if (visit.pass == Pass::forward || (visit.microbatch > 0 && strategy_.updates() == 1)) return false;
-    return visit.pass != Pass::weight_gradient || !work_[index(visit.unit)].input_gradient;
+    return visit.pass != Pass::weight_gradient || !nth(work_, visit.unit).input_gradient;
   }
 
   /// Sums gradients of parameters that ranks have alike though each makes a part of the gradient only.
@@ -251,7 +251,7 @@ class Lowering {
 
   void begin_gradients(std::int32_t u) {
     if (adds_to_shared(u)) unit_values(unit(u).shares).gradient.begins = true;
-    if (work_[index(u)].update && !is_shared(u)) unit_values(u).gradient.begins = true;
+    if (nth(work_, u).update && !is_shared(u)) unit_values(u).gradient.begins = true;
   }
 
   void cast_gradient(std::int32_t u, Value& accumulated) {

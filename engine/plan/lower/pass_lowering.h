@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "base/nth.h"
 #include "engine/model/model.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/lower/step_builder.h"
@@ -50,8 +51,8 @@ class PassLowering {
   /// What a region is in the visit's pass.
   Value& value_of(Region region, const Visit& visit, VisitMemory& memory);
   Value& value_of(Region region, const Visit& visit);
-  UnitValues& of_unit(std::int32_t unit) { return step_.units[static_cast<std::size_t>(unit)]; }
-  const Unit& unit(std::int32_t u) const { return model_.units[static_cast<std::size_t>(u)]; }
+  UnitValues& of_unit(std::int32_t unit) { return nth(step_.units, unit); }
+  const Unit& unit(std::int32_t u) const { return nth(model_.units, u); }
 
   const Model& model_;
   StepValues& step_;

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/program/tasks.h"
 
 namespace strata {
@@ -216,7 +217,7 @@ std::vector<std::vector<TimedPass>> pipeline_timeline(const PipelineShape& shape
   if (!timeline.stuck.empty()) {
     std::string waiting;
     for (const std::int32_t task : timeline.stuck)
-      waiting += (waiting.empty() ? "" : ", ") + text_of(numbers.all()[static_cast<std::size_t>(task)]);
+      waiting += (waiting.empty() ? "" : ", ") + text_of(nth(numbers.all(), task));
     throw std::logic_error("the stages of a pipeline wait for each other in a circle: " + waiting);
   }
   std::vector<std::vector<TimedPass>> result;
@@ -269,9 +270,7 @@ class MessageOrder {
                       [](const TimedStep& step) { return std::tuple(step.time, step.is_pass, step.number); });
     std::vector<std::vector<StageStep>> result(static_cast<std::size_t>(shape_.stages));
     for (const TimedStep& timed : steps_) {
-      const auto of = [&](std::int32_t stage) -> std::vector<StageStep>& {
-        return result[static_cast<std::size_t>(stage)];
-      };
+      const auto of = [&](std::int32_t stage) -> std::vector<StageStep>& { return nth(result, stage); };
       if (timed.is_pass) {
         of(shape_.stage_of(timed.step.pass.chunk)).push_back(timed.step);
       } else {
@@ -343,16 +342,15 @@ std::vector<std::vector<StageStep>> training_round(const PipelineShape& shape) {
                                    time_behind_last_of_first_stage(kStep)};
   // Stages meet at borders, where no message may be on its way: what the stage before has sent is received.
   const auto border = [&](std::int32_t number, std::int32_t behind) {
-    std::vector<StageStep>& stage = stages[static_cast<std::size_t>(number)];
+    std::vector<StageStep>& stage = nth(stages, number);
     if (shape.schedule == PipelineSchedule::pipedream)
-      return std::ranges::lower_bound(stage, border_times[static_cast<std::size_t>(behind)], {},
-                                      &StageStep::time);
+      return std::ranges::lower_bound(stage, nth(border_times, behind), {}, &StageStep::time);
     const auto found = behind_last(stage, kStep - 1 + behind);
     const bool is_next_input = found != stage.end() && found->is_message && found->message.to == number;
     return is_next_input ? found + 1 : found;
   };
   for (std::int32_t number = 0; number < shape.stages; ++number) {
-    std::vector<StageStep>& stage = stages[static_cast<std::size_t>(number)];
+    std::vector<StageStep>& stage = nth(stages, number);
     stage = {border(number, 0), border(number, 1)};
     for (StageStep& step : stage) {
       step.serves = step_of(step) == kStep ? Serves::step_before : Serves::step;
@@ -375,7 +373,7 @@ std::string print_table(const PipelineShape& shape, const PipelinePasses& passes
   constexpr std::string_view kLetters = "FBIW";  // in the order of Pass
   const auto cell = [&](const ChunkPass& pass) {
     const std::string chunk = shape.chunks > 1 ? fmt::format(".{}", pass.chunk) : "";
-    return fmt::format("{}{}{}", kLetters[static_cast<std::size_t>(pass.pass)], pass.microbatch, chunk);
+    return fmt::format("{}{}{}", nth(kLetters, pass.pass), pass.microbatch, chunk);
   };
   std::size_t width = 0;
   for (const StagePasses& stage : passes)

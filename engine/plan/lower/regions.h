@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/graph/unit_memory.h"
 #include "engine/plan/program/program.h"
 
@@ -39,7 +40,7 @@ inline constexpr std::array<std::pair<Region, Role>, kRegions> kRegionRoles = {{
 }};
 
 constexpr Role role_of(Region region) {
-  return kRegionRoles[static_cast<std::size_t>(region)].second;
+  return nth(kRegionRoles, region).second;
 }
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/lower/pipeline.h"
 
 namespace strata {
@@ -23,7 +24,7 @@ std::pair<std::int32_t, std::int32_t> units_of_chunk(const PipelinePart& pipelin
 Visit visit_of(const BoundaryMessage& message, const PipelinePart& pipeline) {
   const bool sends = message.from == pipeline.stage;
   return {.pass = sends ? Pass::send : Pass::receive,
-          .unit = pipeline.first_units[static_cast<std::size_t>(message.chunk)],
+          .unit = nth(pipeline.first_units, message.chunk),
           .microbatch = message.microbatch,
           .message = message.is_gradient ? Message::input_gradient : Message::input,
           .stage = sends ? message.to : message.from};
@@ -57,10 +58,8 @@ class TrainingSchedule {
     if (is_asynchronous_) visit.serves = serves_;
     schedule_.push_back(visit);
   }
-  const UnitWork& work(std::int32_t u) const { return work_[static_cast<std::size_t>(u)]; }
-  bool on_device(std::int32_t u) const {
-    return strategy_.state[static_cast<std::size_t>(u)] == Tier::device;
-  }
+  const UnitWork& work(std::int32_t u) const { return nth(work_, u); }
+  bool on_device(std::int32_t u) const { return nth(strategy_.state, u) == Tier::device; }
   bool has_backward(std::int32_t u) const { return work(u).backward; }
   bool is_updated(std::int32_t u) const { return strategy_.has(u) && work(u).update; }
   /// No backward pass of another unit follows its own.
@@ -93,7 +92,7 @@ class TrainingSchedule {
     const PipelineShape shape = pipeline_shape(strategy_, microbatches_);
     ahead_ = passes_ahead(shape, strategy_.pipeline.stage);
     const auto steps = training_round(shape);
-    for (const StageStep& step : steps[static_cast<std::size_t>(strategy_.pipeline.stage)]) {
+    for (const StageStep& step : nth(steps, strategy_.pipeline.stage)) {
       serves_ = step.serves;
       if (step.is_message) {
         message(step.message);
@@ -144,7 +143,7 @@ class TrainingSchedule {
 
   /// Before a unit's first pass.
   void update_late(std::int32_t u) {
-    if (std::exchange(was_visited_[static_cast<std::size_t>(u)], 1)) return;
+    if (std::exchange(nth(was_visited_, u), 1)) return;
     if (is_updated(u) && strategy_.updates_late_of(u))
       add({.pass = Pass::update, .unit = u, .serves = Serves::step_before});
   }
@@ -265,7 +264,7 @@ Schedule forward_of_stage(const Strategy& strategy, std::int32_t units, std::int
   const PipelineShape shape = pipeline_shape(strategy, microbatches);
   const auto steps = with_messages(shape, validation_passes(shape));
   Schedule schedule;
-  for (const StageStep& step : steps[static_cast<std::size_t>(strategy.pipeline.stage)]) {
+  for (const StageStep& step : nth(steps, strategy.pipeline.stage)) {
     if (step.is_message) {
       schedule.push_back(visit_of(step.message, strategy.pipeline));
       continue;
@@ -298,13 +297,13 @@ std::string_view name_of(Pass pass) {
       "forward",         "backward", "input_gradient", "weight_gradient", "finish_gradient",
       "reduce_gradient", "sums",     "loss",           "next_tokens",     "gradient_norm",
       "stash",           "update",   "send",           "receive",         "load"};
-  return names[static_cast<std::size_t>(pass)];
+  return nth(names, pass);
 }
 
 std::string_view name_of(Message message) {
   constexpr std::array<std::string_view, 5> names = {"none", "input", "input_gradient", "gradient",
                                                      "parameter"};
-  return names[static_cast<std::size_t>(message)];
+  return nth(names, message);
 }
 
 std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy) {
@@ -341,7 +340,7 @@ std::string print(const Schedule& schedule, const std::vector<std::string>& unit
   for (const Visit& visit : schedule) {
     text += name_of(visit.pass);
     if (visit.message != Message::none) text += fmt::format(" {} of", name_of(visit.message));
-    if (visit.unit >= 0) text += " " + units[static_cast<std::size_t>(visit.unit)];
+    if (visit.unit >= 0) text += " " + nth(units, visit.unit);
     if (visit.microbatch >= 0) text += fmt::format(" mb={}", visit.microbatch);
     if (visit.message != Message::none)
       text += fmt::format(" {} stage {}", visit.pass == Pass::send ? "to" : "from", visit.stage);

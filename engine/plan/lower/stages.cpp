@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/config/words.h"
 #include "engine/graph/segment.h"
 #include "engine/plan/lower/pipeline.h"
@@ -164,7 +165,7 @@ void check_asynchronous(const RunConfig& config, const Model& model, std::int32_
     throw ConfigError(fmt::format(
         "parallel.schedule: {} keeps versions of its weights on each stage, and {} shares those of {}, on "
         "another one; take a model with weights of its own there, or 1f1b",
-        schedule, model.units.back().name, model.units[static_cast<std::size_t>(copied)].name));
+        schedule, model.units.back().name, nth(model.units, copied).name));
   if (config.precision() == DType::fp16)
     throw ConfigError(fmt::format(
         "parallel.schedule: {} waits for no step, and the loss scale of fp16 for each one's gradients; take "

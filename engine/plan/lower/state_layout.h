@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/plan/lower/step_values.h"
 
 namespace strata {
@@ -35,7 +36,7 @@ class StateLayout {
 
  private:
   std::int32_t unit_count() const { return static_cast<std::int32_t>(step_.units.size()); }
-  UnitValues& values_of(std::int32_t u) { return step_.units[static_cast<std::size_t>(u)]; }
+  UnitValues& values_of(std::int32_t u) { return nth(step_.units, u); }
 
   /// What a unit keeps from step to step.
   std::vector<Value*> state_of(std::int32_t u);

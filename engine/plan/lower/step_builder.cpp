@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/nth.h"
 #include "collectives/sent_bytes.h"
 
 namespace strata {
@@ -50,8 +51,7 @@ void StepBuilder::on_comm(Operation operation, std::int32_t unit, Exchange excha
 }
 
 std::int64_t StepBuilder::ranks_of(DataGroup group) const {
-  return strategy_.mesh.ranks() == 1 ? 1
-                                     : builder_.program.groups[static_cast<std::size_t>(number(group))].ranks;
+  return strategy_.mesh.ranks() == 1 ? 1 : nth(builder_.program.groups, number(group)).ranks;
 }
 
 std::int32_t StepBuilder::reducing_group() const {
@@ -115,7 +115,7 @@ void StepBuilder::all_gather(std::int32_t unit, Value& shard, Value& whole) {
 }
 
 void StepBuilder::message(const Visit& visit, StepValues& step) {
-  UnitValues& values = step.units[static_cast<std::size_t>(visit.unit)];
+  UnitValues& values = nth(step.units, visit.unit);
   const std::size_t mb = visit.microbatch < 0 ? 0 : static_cast<std::size_t>(visit.microbatch);
   switch (visit.message) {
     case Message::input:

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/plan/lower/program_builder.h"
 #include "engine/plan/lower/strategy.h"
 
@@ -41,7 +42,7 @@ struct UnitValues {
   std::vector<ParameterValues> stashes;
   /// Those that a pass uses: a stash, or what updates write.
   ParameterValues& parameter_of(std::int32_t stash) {
-    return stash < 0 || stashes.empty() ? parameter : stashes[static_cast<std::size_t>(stash)];
+    return stash < 0 || stashes.empty() ? parameter : nth(stashes, stash);
   }
   std::vector<StatePiece> state;
   /// What another stage has given of its gradient.

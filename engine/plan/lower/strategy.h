@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/config/run_config.h"
 #include "engine/model/compute.h"
 #include "engine/model/flat_range.h"
@@ -143,7 +144,7 @@ struct Strategy {
   /// Whether that is so of a unit of its own, and whether the stage has such a copy.
   bool is_copied(std::int32_t unit) const { return unit == pipeline.copy.unit && has(unit); }
   bool has_copy() const { return pipeline.copy.unit >= 0 && pipeline.copy.stage == pipeline.stage; }
-  bool on_device(std::int32_t unit) const { return state[static_cast<std::size_t>(unit)] == Tier::device; }
+  bool on_device(std::int32_t unit) const { return nth(state, unit) == Tier::device; }
   /// Whether a unit's update, if it has one, belongs to the round behind its step's. If another stage waits
   /// for it, it does not.
   bool updates_late_of(std::int32_t unit) const {

@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 
 std::int32_t UpdateLowering::last_late_unit() const {
   const auto is_updated_late = [&](std::int32_t u) {
-    return strategy_.has(u) && work_[static_cast<std::size_t>(u)].update && strategy_.updates_late_of(u);
+    return strategy_.has(u) && nth(work_, u).update && strategy_.updates_late_of(u);
   };
   std::int32_t u = unit_count() - 1;
   while (u >= 0 && !is_updated_late(u)) --u;
@@ -66,7 +68,7 @@ void UpdateLowering::grad_norm() {
 
 void UpdateLowering::update(const Visit& visit) {
   const std::int32_t u = visit.unit;
-  UnitValues& values = step_.units[static_cast<std::size_t>(u)];
+  UnitValues& values = nth(step_.units, u);
   Value& scalars = strategy_.global_norm ? step_.step_scalars : values.step_scalars;
   if (!strategy_.global_norm) {
     builder_.on_host(Operation::step_scalars, u, visit.microbatch,
@@ -105,7 +107,7 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
 }
 
 void UpdateLowering::share_parameter(std::int32_t u) {
-  ParameterValues& parameter = step_.units[static_cast<std::size_t>(u)].parameter;
+  ParameterValues& parameter = nth(step_.units, u).parameter;
   const bool is_gathered_here = strategy_.is_sharded() && !strategy_.gathers();
   if (parameter.is_packed()) {
     Value& packed = strategy_.is_sharded() ? parameter.packed_shard : parameter.packed;
@@ -125,7 +127,7 @@ void UpdateLowering::share_parameter(std::int32_t u) {
 
 void UpdateLowering::stash(const Visit& visit) {
   const std::int32_t u = visit.unit;
-  UnitValues& values = step_.units[static_cast<std::size_t>(u)];
+  UnitValues& values = nth(step_.units, u);
   Value& newest = values.parameter.kept(strategy_.gathers());
   Value& stashed = values.parameter_of(visit.stash).kept(strategy_.gathers());
   const std::vector<Use> uses = {{Role::source, &newest, Access::read},
@@ -140,7 +142,7 @@ void UpdateLowering::stash(const Visit& visit) {
 void UpdateLowering::save_frozen() {
   if (!strategy_.saves || strategy_.names_frozen) return;
   for (std::int32_t u = 0; u < unit_count(); ++u) {
-    if (strategy_.has(u) && model_.units[static_cast<std::size_t>(u)].frozen_elements > 0)
+    if (strategy_.has(u) && nth(model_.units, u).frozen_elements > 0)
       save(u, {}, {{Role::frozen, &state_.frozen(u), Access::read}});
   }
 }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/program/rounds.h"
 
 namespace strata {
@@ -59,7 +60,7 @@ class Merger {
     }
     for (StateEntry place : plain->state) {
       if (place.unit >= 0) place.unit += of.first_unit;
-      place.buffer = of.buffers[static_cast<std::size_t>(place.buffer)];
+      place.buffer = nth(of.buffers, place.buffer);
       place.model = static_cast<std::int32_t>(m);
       result_.state.push_back(place);
     }
@@ -69,12 +70,12 @@ class Merger {
   void share(std::size_t m, const StateEntry& place) {
     const std::span<const std::int32_t> numbers = models_[m].shared_frozen;
     if (place.part != StatePart::frozen || numbers.empty()) return;
-    const std::int32_t number = numbers[static_cast<std::size_t>(place.unit)];
+    const std::int32_t number = nth(numbers, place.unit);
     if (number < 0) return;
     const Buffer& own = models_[m].plain->buffer(place.buffer);
     const auto [found, is_new] =
         shared_.try_emplace({number, own.tier, place.is_whole, place.type, own.bytes}, -1);
-    BufferId& id = of_[m].buffers[static_cast<std::size_t>(place.buffer)];
+    BufferId& id = nth(of_[m].buffers, place.buffer);
     if (is_new) found->second = add_buffer(m, place.buffer);
     id = found->second;
   }
@@ -85,7 +86,7 @@ class Merger {
   }
 
   BufferId add_buffer(std::size_t m, BufferId own) {
-    BufferId& id = of_[m].buffers[static_cast<std::size_t>(own)];
+    BufferId& id = nth(of_[m].buffers, own);
     if (id >= 0) return id;
     Buffer buffer = models_[m].plain->buffer(own);
     buffer.name = name(m, buffer.name);
@@ -97,12 +98,12 @@ class Merger {
     OfModel& of = of_[m];
     const Turn turn = of.turns.at(of.next++);
     for (std::int32_t i = turn.first; i < turn.last; ++i) {
-      Instruction instruction = models_[m].plain->instructions[static_cast<std::size_t>(i)];
+      Instruction instruction = nth(models_[m].plain->instructions, i);
       instruction.model = static_cast<std::int32_t>(m);
       if (instruction.unit >= 0) instruction.unit += of.first_unit;
-      if (instruction.work >= 0) instruction.work = of.works[static_cast<std::size_t>(instruction.work)];
+      if (instruction.work >= 0) instruction.work = nth(of.works, instruction.work);
       if (instruction.exchange.group >= 0)
-        instruction.exchange.group = of.groups[static_cast<std::size_t>(instruction.exchange.group)];
+        instruction.exchange.group = nth(of.groups, instruction.exchange.group);
       for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
         for (Operand& operand : *operands) operand.buffer = add_buffer(m, operand.buffer);
       }
@@ -136,25 +137,24 @@ std::vector<Turn> find_turns(const Program& plain) {
     const Buffer& buffer = plain.buffers[b];
     if (buffer.tier != Tier::device || buffer.persistent || buffer.apart) continue;
     live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
-      std::int32_t& end = ends[static_cast<std::size_t>(first)];
+      std::int32_t& end = nth(ends, first);
       end = std::max(end, last);
     });
   }
   std::vector<Turn> turns;
   std::int32_t first = 0, end = -1;
   for (std::int32_t i = 0; i < count; ++i) {
-    const Instruction& instruction = plain.instructions[static_cast<std::size_t>(i)];
+    const Instruction& instruction = nth(plain.instructions, i);
     const bool waits_for_ranks =
         instruction.meets_ranks() || instruction.operation == Operation::finish_checkpoint;
-    const bool comes_to_device = ends[static_cast<std::size_t>(i)] >= i;
-    const bool begins_step =
-        i > 0 && instruction.serves == Serves::step &&
-        plain.instructions[static_cast<std::size_t>(i) - 1].serves == Serves::step_before;
+    const bool comes_to_device = nth(ends, i) >= i;
+    const bool begins_step = i > 0 && instruction.serves == Serves::step &&
+                             nth(plain.instructions, i - 1).serves == Serves::step_before;
     if (i > first && end < i && (comes_to_device || waits_for_ranks || begins_step)) {
       turns.push_back({first, i});
       first = i;
     }
-    end = std::max(end, ends[static_cast<std::size_t>(i)]);
+    end = std::max(end, nth(ends, i));
   }
   if (count > 0) turns.push_back({first, count});
   return turns;
@@ -201,7 +201,7 @@ Program part_of(const Program& merged, std::span<const ModelProgram> models, std
   part.state.clear();
   std::vector<BufferId> found(merged.buffers.size(), -1);
   const auto own_buffer = [&](BufferId id) {
-    BufferId& own_id = found[static_cast<std::size_t>(id)];
+    BufferId& own_id = nth(found, id);
     if (own_id < 0) own_id = part.add(merged.buffer(id));
     return own_id;
   };

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -12,10 +14,8 @@ std::vector<bool> find_visitors(const Program& program, const TierPair& pair) {
   std::vector<std::int32_t> latest_use(program.buffers.size(), -1);
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    if (instruction.operation == pair.fetch)
-      visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
-    if (instruction.operation == pair.write_back)
-      visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+    if (instruction.operation == pair.fetch) nth(visits, instruction.writes[0].buffer) = true;
+    if (instruction.operation == pair.write_back) nth(visits, instruction.reads[0].buffer) = true;
     if (pair.is_transfer(instruction)) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       const auto id = static_cast<std::size_t>(operand.buffer);
@@ -35,8 +35,8 @@ std::vector<bool> find_gathered(const Program& program, const TierPair& pair,
   if (!pair.gather) return gathered;
   std::vector<std::int32_t> writes(program.buffers.size(), 0);
   for (const Instruction& instruction : program.instructions) {
-    for (const Operand& operand : instruction.writes) ++writes[static_cast<std::size_t>(operand.buffer)];
-    if (pair.gathers(instruction)) gathered[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+    for (const Operand& operand : instruction.writes) ++nth(writes, operand.buffer);
+    if (pair.gathers(instruction)) nth(gathered, instruction.writes[0].buffer) = true;
   }
   for (std::size_t b = 0; b < gathered.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
@@ -68,8 +68,8 @@ std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::v
     if (buffer.tier != near || visits[b]) continue;
     live[b].for_each_stretch(static_cast<std::int32_t>(program.instructions.size()),
                              [&](std::int32_t first, std::int32_t last) {
-                               change[static_cast<std::size_t>(first)] += buffer.bytes;
-                               change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+                               nth(change, first) += buffer.bytes;
+                               nth(change, last + 1) -= buffer.bytes;
                              });
   }
   std::partial_sum(change.begin(), change.end(), change.begin());

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/nth.h"
 #include "engine/plan/passes/live_bytes.h"
 
 namespace strata {
@@ -67,8 +68,7 @@ class Prefetch {
   std::vector<bool> find_written_back() const {
     std::vector<bool> written_back(program_.buffers.size(), false);
     for (const Instruction& instruction : program_.instructions) {
-      if (instruction.operation == pair_.write_back)
-        written_back[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+      if (instruction.operation == pair_.write_back) nth(written_back, instruction.reads[0].buffer) = true;
     }
     return written_back;
   }
@@ -78,7 +78,7 @@ class Prefetch {
     if (!pair_.gathers(instruction)) return false;
     const BufferId whole = instruction.writes[0].buffer;
     return program_.buffer(whole).kind == BufferKind::parameter && !program_.buffer(whole).persistent &&
-           !written_back[static_cast<std::size_t>(whole)];
+           !nth(written_back, whole);
   }
 
   /// Groups along which ranks have other programs: those that send each other messages.
@@ -90,9 +90,7 @@ class Prefetch {
     }
   }
 
-  const RankGroup& group(std::int32_t number) const {
-    return program_.groups[static_cast<std::size_t>(number)];
-  }
+  const RankGroup& group(std::int32_t number) const { return nth(program_.groups, number); }
 
   /// Whether ranks with other programs have a part in it. These move their own part of it by other rules, and
   /// if one stood behind a message of another model and one before it, ranks would wait for each other.
@@ -164,8 +162,8 @@ class Prefetch {
       const Buffer& buffer = program_.buffers[b];
       if (buffer.tier != pair_.near) continue;
       live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
-        live_[static_cast<std::size_t>(first)] += buffer.bytes;
-        live_[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+        nth(live_, first) += buffer.bytes;
+        nth(live_, last + 1) -= buffer.bytes;
       });
     }
     std::partial_sum(live_.begin(), live_.end(), live_.begin());
@@ -173,9 +171,7 @@ class Prefetch {
     for (std::size_t b = 0; b < live.size(); ++b) last_use_[b] = live[b].last;
   }
 
-  const Instruction& anchor(std::int32_t a) const {
-    return program_.instructions[anchors_[static_cast<std::size_t>(a)]];
-  }
+  const Instruction& anchor(std::int32_t a) const { return program_.instructions[nth(anchors_, a)]; }
   Serves serves(const Transfer& transfer) const { return program_.instructions[transfer.first].serves; }
 
   bool touches(const Instruction& instruction, BufferId id, bool only_writes) const {
@@ -192,12 +188,11 @@ class Prefetch {
     std::int32_t ceiling = static_cast<std::int32_t>(anchors_.size());
     for (auto transfer = write_backs_.rbegin(); transfer != write_backs_.rend(); ++transfer) {
       for (; fetch != fetches_.rend() && fetch->first > transfer->first; ++fetch) {
-        next_fetch_slot[static_cast<std::size_t>(fetch->home)] = fetch->slot;
+        nth(next_fetch_slot, fetch->home) = fetch->slot;
       }
       std::int32_t next_fetch = kNever;
-      for_each_written(*transfer, [&](BufferId id) {
-        next_fetch = std::min(next_fetch, next_fetch_slot[static_cast<std::size_t>(id)]);
-      });
+      for_each_written(*transfer,
+                       [&](BufferId id) { next_fetch = std::min(next_fetch, nth(next_fetch_slot, id)); });
       const std::int32_t limit =
           std::min({ceiling, slot_after(transfer->slot, pair_.write_back_slack), next_fetch});
       while (transfer->slot < limit && !conflicts(anchor(transfer->slot), *transfer) && lengthen(*transfer)) {
@@ -218,7 +213,7 @@ class Prefetch {
   bool lengthen(Transfer& transfer) {
     const auto near = static_cast<std::size_t>(transfer.near);
     if (transfer.slot > last_use_[near]) {
-      Bytes& live = live_[static_cast<std::size_t>(transfer.slot)];
+      Bytes& live = nth(live_, transfer.slot);
       if (live + transfer.bytes > budget_) return false;
       live += transfer.bytes;
       last_use_[near] = transfer.slot;
@@ -237,20 +232,17 @@ class Prefetch {
     auto write_back = write_backs_.begin();
     for (Transfer& fetch : fetches_) {
       for (; write_back != write_backs_.end() && write_back->first < fetch.first; ++write_back)
-        for_each_written(*write_back, [&](BufferId id) {
-          raise(written[static_cast<std::size_t>(id)], write_back->slot);
-        });
+        for_each_written(*write_back, [&](BufferId id) { raise(nth(written, id), write_back->slot); });
       while (passed < fetch.slot) {
         const Instruction& instruction = anchor(passed++);
         for_each_operand(instruction, [&](const Operand& operand, bool writes) {
-          touched[static_cast<std::size_t>(operand.buffer)] = passed;
-          if (writes) raise(written[static_cast<std::size_t>(operand.buffer)], passed);
+          nth(touched, operand.buffer) = passed;
+          if (writes) raise(nth(written, operand.buffer), passed);
         });
       }
       // Others may use what is in the near buffer before, if that is not made for this fetch alone.
-      floor = std::max({floor, written[static_cast<std::size_t>(fetch.home)],
-                        touched[static_cast<std::size_t>(fetch.near)],
-                        fetch.gathered < 0 ? 0 : touched[static_cast<std::size_t>(fetch.gathered)]});
+      floor = std::max({floor, nth(written, fetch.home), nth(touched, fetch.near),
+                        fetch.gathered < 0 ? 0 : nth(touched, fetch.gathered)});
       const auto slot = static_cast<std::size_t>(fetch.slot);
       const auto lowest = static_cast<std::int32_t>(live.behind_latest_above(slot, budget_ - fetch.bytes));
       floor = std::min(fetch.slot, std::max(floor, lowest));

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/program/rounds.h"
 
 namespace strata {
@@ -19,7 +20,7 @@ Residency::Residency(const Program& plain, const TierPair& pair)
   previous_.assign(visits_.size(), -1);
   for (std::size_t v = 0; v < visits_.size(); ++v) {
     const std::int32_t next = visits_[v].next;
-    if (next >= 0) previous_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(v);
+    if (next >= 0) nth(previous_, next) = static_cast<std::int32_t>(v);
   }
 }
 
@@ -33,7 +34,7 @@ NearBytes Residency::needs() const {
 }
 
 std::int32_t Residency::visit_for(BufferId instance, std::vector<std::int32_t>& visit_of) {
-  std::int32_t& id = visit_of[static_cast<std::size_t>(instance)];
+  std::int32_t& id = nth(visit_of, instance);
   if (id < 0) {
     id = static_cast<std::int32_t>(visits_.size());
     visits_.push_back({.instance = instance});
@@ -42,7 +43,7 @@ std::int32_t Residency::visit_for(BufferId instance, std::vector<std::int32_t>& 
 }
 
 std::int32_t& Residency::Latest::of(BufferId home, std::int32_t model) {
-  First& first = first_[static_cast<std::size_t>(home)];
+  First& first = nth(first_, home);
   if (first.model < 0) first.model = model;
   return first.model == model ? first.visit : others_.try_emplace({home, model}, -1).first->second;
 }
@@ -73,7 +74,7 @@ void Residency::find_visits() {
       note_use(instruction, position, latest, visit_of);
     }
     for (const Operand& operand : instruction.writes) {
-      const std::int32_t id = visit_of[static_cast<std::size_t>(operand.buffer)];
+      const std::int32_t id = nth(visit_of, operand.buffer);
       if (id >= 0 && visit(id).fetch == position) continue;  // what is fetched is what was there
       const BufferId home = id < 0 ? operand.buffer : visit(id).home;
       if (home >= 0) latest_whole.of(home, instruction.model) = -1;
@@ -86,7 +87,7 @@ void Residency::find_visits() {
 /// Ranks gather alike, so a whole value is worth keeping wherever its shards are not written between.
 void Residency::note_gathering(const Instruction& instruction, std::int32_t position, Latest& latest,
                                const std::vector<std::int32_t>& visit_of) {
-  const auto visit_number = [&](BufferId buffer) { return visit_of[static_cast<std::size_t>(buffer)]; };
+  const auto visit_number = [&](BufferId buffer) { return nth(visit_of, buffer); };
   const BufferId source = instruction.reads[0].buffer;
   const std::int32_t id = visit_number(instruction.writes[0].buffer);
   Visit& whole = visit(id);
@@ -157,7 +158,7 @@ Bytes Residency::bytes_to_hold(const Visit& held) {
 
 /// Bytes that a value and its shard take while it is gathered; none if it has been kept.
 Bytes Residency::bytes_to_gather(std::int32_t id) {
-  const std::int32_t before = previous_[static_cast<std::size_t>(id)];
+  const std::int32_t before = nth(previous_, id);
   if (before >= 0 && visit(before).kept) return 0;
   return bytes_of(id) + (visit(id).shard < 0 ? 0 : bytes_of(visit(id).shard));
 }
@@ -174,7 +175,7 @@ void Residency::choose(Bytes budget, Bytes with_gathered) {
     if (pair_.is_transfer(plain_.instructions[i])) continue;
     const auto position = static_cast<std::int32_t>(i);
     for (; first != first_uses_.end() && first->first == position; ++first) {
-      const std::int32_t before = previous_[static_cast<std::size_t>(first->second)];
+      const std::int32_t before = nth(previous_, first->second);
       if (before >= 0 && visit(before).kept) kept_bytes -= visit(before).held;
     }
     if (gathering != gatherings_.end() && visit(*gathering).fetch == position) ++gathering;
@@ -239,24 +240,23 @@ Residency::Changes Residency::find_changes() {
     v.is_led_to = false;
     // A fetch for the first step alone serves those visits of it that the value is kept until.
     if (v.fetch >= 0 && serves(v.fetch) == Serves::first_step)
-      changes.dropped[static_cast<std::size_t>(v.fetch)] = serves(v.use) == Serves::step_before;
+      nth(changes.dropped, v.fetch) = serves(v.use) == Serves::step_before;
   }
   for (const std::int32_t id : gatherings_) {
     const Visit& whole = visit(id);
     if (whole.kept && visit(whole.next).shard >= 0) visit(visit(whole.next).shard).is_needed = false;
   }
   for (Visit& v : visits_) {  // in order of first touch, so a chain is merged from its first
-    if (!v.is_needed) changes.dropped[static_cast<std::size_t>(v.fetch)] = true;
+    if (!v.is_needed) nth(changes.dropped, v.fetch) = true;
     if (v.kept && (v.is_needed || v.is_led_to)) {
       Visit& next = visit(v.next);
       next.is_led_to = true;
-      merged[static_cast<std::size_t>(next.instance)] = merged[static_cast<std::size_t>(v.instance)];
-      changes.dropped[static_cast<std::size_t>(next.fetch)] = true;
+      nth(merged, next.instance) = nth(merged, v.instance);
+      nth(changes.dropped, next.fetch) = true;
       next.first_fetch = v.first_fetch >= 0 ? v.first_fetch : v.fetch;
       if (next.first_fetch >= 0 && next.is_needed) share_fetch(changes, next.first_fetch, next.use);
     }
-    if (v.write_back >= 0 && !needs_write_back(v))
-      changes.dropped[static_cast<std::size_t>(v.write_back)] = true;
+    if (v.write_back >= 0 && !needs_write_back(v)) nth(changes.dropped, v.write_back) = true;
   }
   return changes;
 }
@@ -264,9 +264,7 @@ Residency::Changes Residency::find_changes() {
 Program Residency::run(Bytes near_bytes, Bytes with_gathered) {
   choose(near_bytes, with_gathered);
   const Changes changes = find_changes();
-  const auto stands_for = [&](BufferId id) {
-    return static_cast<std::size_t>(changes.merged[static_cast<std::size_t>(id)]);
-  };
+  const auto stands_for = [&](BufferId id) { return static_cast<std::size_t>(nth(changes.merged, id)); };
   std::vector<bool> touched(plain_.buffers.size(), false);
   std::size_t instructions = 0;
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
@@ -301,7 +299,7 @@ ResidentBytes Residency::bytes(Bytes near_bytes) {
     if (changes.dropped[i] || instruction.serves == Serves::first_step) continue;
     if (instruction.when != When::every_step && !changes.runs_always[i]) continue;
     if (instruction.exchange.group >= 0)
-      result.sent_in_group[static_cast<std::size_t>(instruction.exchange.group)] += instruction.exchange.sent;
+      nth(result.sent_in_group, instruction.exchange.group) += instruction.exchange.sent;
     if (!pair_.is_transfer(instruction)) continue;
     (instruction.operation == pair_.fetch ? result.fetched : result.written_back) +=
         plain_.buffer(instruction.reads[0].buffer).bytes;
@@ -313,9 +311,9 @@ Bytes Residency::live_bytes(const Changes& changes) const {
   const auto count = static_cast<std::int32_t>(plain_.instructions.size());
   LifetimeFinder finder(plain_);
   for (std::int32_t i = 0; i < count; ++i) {
-    if (changes.dropped[static_cast<std::size_t>(i)]) continue;
+    if (nth(changes.dropped, i)) continue;
     for_each_operand(at(i), [&](const Operand& operand, bool writes) {
-      finder.touch(changes.merged[static_cast<std::size_t>(operand.buffer)], i, serves(i), writes);
+      finder.touch(nth(changes.merged, operand.buffer), i, serves(i), writes);
     });
   }
   const std::vector<Lifetime> live = finder.find(count);
@@ -324,8 +322,8 @@ Bytes Residency::live_bytes(const Changes& changes) const {
     const Buffer& buffer = plain_.buffers[b];
     if (buffer.tier != pair_.near) continue;
     live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
-      change[static_cast<std::size_t>(first)] += buffer.bytes;
-      change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+      nth(change, first) += buffer.bytes;
+      nth(change, last + 1) -= buffer.bytes;
     });
   }
   Bytes now = 0, most = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/plan/passes/near_use.h"
 #include "engine/plan/passes/tier_pair.h"
 
@@ -111,16 +112,14 @@ class Residency {
   Changes find_changes();
   void share_fetch(Changes& changes, std::int32_t fetch, std::int32_t use) const;
   bool may_lead_to(const Visit& visit, std::int32_t fetch) const;
-  const Instruction& at(std::int32_t position) const {
-    return plain_.instructions[static_cast<std::size_t>(position)];
-  }
+  const Instruction& at(std::int32_t position) const { return nth(plain_.instructions, position); }
   Serves serves(std::int32_t position) const { return at(position).serves; }
   When when(std::int32_t position) const { return at(position).when; }
   Bytes live_bytes(const Changes& changes) const;
 
-  bool is_visitor(BufferId id) const { return near_.is_visitor[static_cast<std::size_t>(id)]; }
-  bool is_gathered(BufferId id) const { return near_.is_gathered[static_cast<std::size_t>(id)]; }
-  Visit& visit(std::int32_t id) { return visits_[static_cast<std::size_t>(id)]; }
+  bool is_visitor(BufferId id) const { return nth(near_.is_visitor, id); }
+  bool is_gathered(BufferId id) const { return nth(near_.is_gathered, id); }
+  Visit& visit(std::int32_t id) { return nth(visits_, id); }
   Bytes bytes_of(std::int32_t id) { return plain_.buffer(visit(id).instance).bytes; }
 
   const Program& plain_;

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -57,7 +59,7 @@ class Staging {
   }
 
  private:
-  bool spilled(BufferId id) const { return spilled_[static_cast<std::size_t>(id)]; }
+  bool spilled(BufferId id) const { return nth(spilled_, id); }
 
   bool has_instance(BufferId home) const {
     return std::ranges::any_of(instances_, [home](const auto& known) { return known.first == home; });
@@ -137,7 +139,7 @@ Program spill(const Program& program, const std::vector<BufferId>& buffers) {
   result.buffers = program.buffers;
   std::vector<bool> spilled(program.buffers.size(), false);
   for (const BufferId id : buffers) {
-    spilled[static_cast<std::size_t>(id)] = true;
+    nth(spilled, id) = true;
     result.buffer(id).tier = Tier::nvme;
   }
   Staging staging(result, spilled);
@@ -149,7 +151,7 @@ HostNeeds::HostNeeds(const Program& program, const std::vector<BufferId>& buffer
     : program_(program),
       live_(lifetimes(program)),
       number_(program.buffers.size(), std::numeric_limits<std::size_t>::max()) {
-  for (std::size_t n = 0; n < buffers.size(); ++n) number_[static_cast<std::size_t>(buffers[n])] = n;
+  for (std::size_t n = 0; n < buffers.size(); ++n) nth(number_, buffers[n]) = n;
 }
 
 /// The instructions themselves are the hungriest: while one of their reads or writes runs, no more is alive
@@ -162,8 +164,8 @@ NearBytes HostNeeds::with_spilled(std::size_t count) const {
     if (buffer.tier != Tier::host || is_spilled(b)) continue;
     live_[b].for_each_stretch(static_cast<std::int32_t>(program_.instructions.size()),
                               [&](std::int32_t first, std::int32_t last) {
-                                change[static_cast<std::size_t>(first)] += buffer.bytes;
-                                change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+                                nth(change, first) += buffer.bytes;
+                                nth(change, last + 1) -= buffer.bytes;
                               });
   }
   NearBytes result;

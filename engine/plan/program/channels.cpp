@@ -1,5 +1,7 @@
 #include "engine/plan/program/channels.h"
 
+#include "base/nth.h"
+
 namespace strata {
 
 Channel channel_of(const Instruction& instruction, std::int32_t part) {
@@ -12,7 +14,7 @@ Channel channel_of(const Instruction& instruction, std::int32_t part) {
 void add_channels(const Program& program, std::int64_t rank, std::set<Channel>& channels) {
   for (const Instruction& instruction : program.instructions) {
     if (!instruction.meets_ranks()) continue;
-    const RankGroup& group = program.groups[static_cast<std::size_t>(instruction.exchange.group)];
+    const RankGroup& group = nth(program.groups, instruction.exchange.group);
     channels.insert(channel_of(instruction, static_cast<std::int32_t>(group.part_of(rank))));
   }
 }

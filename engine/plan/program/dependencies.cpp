@@ -3,27 +3,30 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
 /// When an instruction ran, counted over two repetitions: repetition · instructions + index. -1: never.
 using Time = std::int64_t;
 
-constexpr std::array<Time, kLanes.size()> never() {
-  std::array<Time, kLanes.size()> times;
-  times.fill(-1);
+constexpr EnumArray<Lane, Time> never() {
+  EnumArray<Lane, Time> times;
+  for (Time& time : times) time = -1;
   return times;
 }
 
 /// The latest accesses to one stretch of bytes that every buffer covers wholly or not at all.
 struct Segment {
   Time write = -1;
-  std::array<Time, kLanes.size()> reads = never();
+  EnumArray<Lane, Time> reads = never();
 };
 
 /// The segments of one tier's arena.
 class SegmentMap {
  public:
+  SegmentMap() = default;
   SegmentMap(const Program& program, Tier tier) {
     for (const Buffer& buffer : program.buffers) {
       if (buffer.tier != tier) continue;
@@ -60,7 +63,7 @@ Dependencies::Saves& saves_like(const Instruction& instruction, std::vector<Depe
 /// a position of a round are done.
 std::int64_t run_by(const Dependencies::Saves& saves, std::int64_t per_round, std::int64_t round,
                     std::int32_t position, const Rounds& rounds) {
-  const Rounds::OfModel& model = rounds.models[static_cast<std::size_t>(saves.model)];
+  const Rounds::OfModel& model = nth(rounds.models, saves.model);
   const std::int64_t round_of_step_0 = (saves.is_late ? 1 : 0) - model.steps.first;
   const auto behind = std::ranges::upper_bound(saves.positions, position);
   std::int64_t step = round - round_of_step_0;
@@ -80,7 +83,7 @@ Dependencies find_dependencies(const Program& placed) {
   std::vector<std::int32_t> position(placed.instructions.size());
   for (std::size_t i = 0; i < placed.instructions.size(); ++i) {
     const Instruction& instruction = placed.instructions[i];
-    auto& lane = result.lanes[static_cast<std::size_t>(instruction.lane)];
+    auto& lane = result.lanes[instruction.lane];
     position[i] = static_cast<std::int32_t>(lane.size());
     lane.push_back(static_cast<std::int32_t>(i));
     if (instruction.lane == Lane::save && instruction.operation != Operation::finish_checkpoint)
@@ -88,22 +91,19 @@ Dependencies find_dependencies(const Program& placed) {
   }
   result.waits.resize(placed.instructions.size());
 
-  std::vector<SegmentMap> maps;
-  maps.reserve(kTiers.size());
-  for (const Tier tier : kTiers) maps.emplace_back(placed, tier);
+  EnumArray<Tier, SegmentMap> maps;
+  for (const Tier tier : kTiers) maps[tier] = SegmentMap(placed, tier);
   for (Time time = 0; time < 2 * count; ++time) {
-    const auto index = static_cast<std::size_t>(time % count);
-    const Instruction& instruction = placed.instructions[index];
-    std::array<Time, kLanes.size()> latest = never();
+    const Instruction& instruction = nth(placed.instructions, time % count);
+    EnumArray<Lane, Time> latest = never();
     const auto wait_for = [&](Time other) {
       if (other < 0) return;
-      Time& entry =
-          latest[static_cast<std::size_t>(placed.instructions[static_cast<std::size_t>(other % count)].lane)];
+      Time& entry = latest[nth(placed.instructions, other % count).lane];
       entry = std::max(entry, other);
     };
     const auto segments_of = [&](const Operand& operand) {
       const Buffer& buffer = placed.buffer(operand.buffer);
-      return maps[static_cast<std::size_t>(buffer.tier)].of(buffer);
+      return maps[buffer.tier].of(buffer);
     };
     for_each_operand(instruction, [&](const Operand& operand, bool writes) {
       for (const Segment& segment : segments_of(operand)) {
@@ -113,24 +113,23 @@ Dependencies find_dependencies(const Program& placed) {
     });
     for_each_operand(instruction, [&](const Operand& operand, bool writes) {
       for (Segment& segment : segments_of(operand)) {
-        (writes ? segment.write : segment.reads[static_cast<std::size_t>(instruction.lane)]) = time;
+        (writes ? segment.write : segment.reads[instruction.lane]) = time;
       }
     });
     if (time < count) continue;
-    for (std::size_t lane = 0; lane < latest.size(); ++lane) {
-      if (latest[lane] < 0 || lane == static_cast<std::size_t>(instruction.lane)) continue;
-      result.waits[index][lane] = {position[static_cast<std::size_t>(latest[lane] % count)],
-                                   latest[lane] < count};
-    }
+    latest.for_each([&](Lane lane, Time conflict) {
+      if (conflict < 0 || lane == instruction.lane) return;
+      nth(result.waits, time % count)[lane] = {nth(position, conflict % count), conflict < count};
+    });
   }
   return result;
 }
 
-std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
-                    std::int64_t round, const Rounds& rounds) {
+std::int64_t needed(const Dependencies& dependencies, Lane lane, const LanePosition& wait, std::int64_t round,
+                    const Rounds& rounds) {
   const auto per_round = static_cast<std::int64_t>(dependencies.lanes[lane].size());
   const std::int64_t of_round = wait.previous_step ? round - 1 : round;
-  if (kLanes[lane] != Lane::save) return of_round * per_round + wait.position + 1;
+  if (lane != Lane::save) return of_round * per_round + wait.position + 1;
   // Most rounds save nothing, and those that do not all save the same models. So what conflicts last may do
   // nothing, and what conflicts before it may still be under way.
   std::int64_t instructions = -1;

@@ -2,9 +2,9 @@
 // so for each lane only the latest conflicting instruction matters, and a lane's progress is one counter.
 #pragma once
 
-#include <array>
 #include <span>
 
+#include "base/enum_array.h"
 #include "engine/plan/program/program.h"
 #include "engine/plan/program/rounds.h"
 
@@ -18,8 +18,8 @@ struct LanePosition {
 };
 
 struct Dependencies {
-  std::array<std::vector<std::int32_t>, kLanes.size()> lanes;  ///< instruction indices of each lane
-  std::vector<std::array<LanePosition, kLanes.size()>> waits;  ///< per instruction, per lane
+  EnumArray<Lane, std::vector<std::int32_t>> lanes;  ///< instruction indices of each lane
+  std::vector<EnumArray<Lane, LanePosition>> waits;  ///< per instruction, per lane
 
   /// What the lane save does for a model, of steps that are or are not those before the rounds'. The ends of
   /// checkpoints are left out: they touch no memory and may take the disk longer than several steps.
@@ -37,7 +37,7 @@ Dependencies find_dependencies(const Program& placed);
 
 /// How many instructions `lane` must have run since the run's first round before one of `round` that waits
 /// for `wait` may start; nothing if that is negative.
-std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
-                    std::int64_t round, const Rounds& rounds);
+std::int64_t needed(const Dependencies& dependencies, Lane lane, const LanePosition& wait, std::int64_t round,
+                    const Rounds& rounds);
 
 }  // namespace strata

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/dtype.h"
+#include "base/nth.h"
 
 namespace strata {
 
@@ -24,18 +25,18 @@ enum class ElementType : std::uint8_t {
 
 constexpr Bytes size_of(ElementType type) {
   constexpr std::array<Bytes, 8> kSizes = {1, 4, 4, 2, 2, 8, 2, 1};
-  return kSizes[static_cast<std::size_t>(type)];
+  return nth(kSizes, type);
 }
 
 constexpr std::string_view name_of(ElementType type) {
   constexpr std::array<std::string_view, 8> kNames = {"byte", "int32", "fp32",     "bf16",
                                                       "fp16", "fp64",  "low_half", "packed"};
-  return kNames[static_cast<std::size_t>(type)];
+  return nth(kNames, type);
 }
 
 constexpr ElementType element_type(DType dtype) {
   constexpr std::array kTypes = {ElementType::fp32, ElementType::bf16, ElementType::fp16};
-  return kTypes[static_cast<std::size_t>(dtype)];
+  return nth(kTypes, dtype);
 }
 
 /// Throws std::logic_error if kernels compute with no such elements.

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/program/packer.h"
 #include "engine/plan/program/rounds.h"
 
@@ -46,22 +47,22 @@ void verify_data_flow(const Program& program) {
     const Instruction& instruction = program.instructions[i];
     const RoundSet rounds = rounds_of(instruction.serves);
     for (const Operand& operand : instruction.reads) {
-      if (instruction.serves == Serves::step_before && is_of_step[static_cast<std::size_t>(operand.buffer)]) {
+      if (instruction.serves == Serves::step_before && nth(is_of_step, operand.buffer)) {
         defect(program, i,
                program.buffer(operand.buffer).name + " is read for the step before, behind the step's own");
       }
-      if (!is_within(rounds, written[static_cast<std::size_t>(operand.buffer)])) {
+      if (!is_within(rounds, nth(written, operand.buffer))) {
         defect(program, i, program.buffer(operand.buffer).name + " is read before it is written");
       }
-      if (only_when_saving[static_cast<std::size_t>(operand.buffer)] && instruction.when != When::saving) {
+      if (nth(only_when_saving, operand.buffer) && instruction.when != When::saving) {
         defect(program, i, program.buffer(operand.buffer).name + " is written only in steps that save");
       }
     }
     for (const Operand& operand : instruction.writes) {
-      is_of_step[static_cast<std::size_t>(operand.buffer)] =
+      nth(is_of_step, operand.buffer) =
           program.buffer(operand.buffer).carried && instruction.serves == Serves::step;
-      written[static_cast<std::size_t>(operand.buffer)] |= rounds;
-      only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
+      nth(written, operand.buffer) |= rounds;
+      nth(only_when_saving, operand.buffer) = instruction.when == When::saving;
     }
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       if (operand.bytes() > program.buffer(operand.buffer).bytes)
@@ -127,21 +128,20 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
 
 TierUse use_of(const Program& program, Tier tier, const std::vector<Lifetime>& live) {
   const std::size_t count = program.instructions.size();
-  std::vector<std::array<Bytes, kBufferKinds.size()>> change(count + 2);
+  std::vector<EnumArray<BufferKind, Bytes>> change(count + 2);
   TierUse use;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     if (buffer.tier != tier || live[b].is_empty()) continue;
     use.peak_bytes = std::max(use.peak_bytes, buffer.offset + buffer.bytes);
-    const auto kind = static_cast<std::size_t>(buffer.kind);
     live[b].for_each_stretch(static_cast<std::int32_t>(count), [&](std::int32_t first, std::int32_t last) {
-      change[static_cast<std::size_t>(first)][kind] += buffer.bytes;
-      change[static_cast<std::size_t>(last) + 1][kind] -= buffer.bytes;
+      nth(change, first)[buffer.kind] += buffer.bytes;
+      nth(change, last + 1)[buffer.kind] -= buffer.bytes;
     });
   }
-  std::array<Bytes, kBufferKinds.size()> now = {};
+  EnumArray<BufferKind, Bytes> now;
   for (const auto& delta : change) {
-    for (std::size_t k = 0; k < now.size(); ++k) now[k] += delta[k];
+    for (const BufferKind kind : kBufferKinds) now[kind] += delta[kind];
     const Bytes sum = std::accumulate(now.begin(), now.end(), Bytes{0});
     if (sum > use.live_bytes) {
       use.live_bytes = sum;
@@ -190,10 +190,8 @@ std::vector<bool> staging_buffers(const Program& program, Tier tier) {
   std::vector<bool> is_staging(program.buffers.size(), false);
   if (tier != Tier::host) return is_staging;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == Operation::read)
-      is_staging[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
-    if (instruction.operation == Operation::write)
-      is_staging[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+    if (instruction.operation == Operation::read) nth(is_staging, instruction.writes[0].buffer) = true;
+    if (instruction.operation == Operation::write) nth(is_staging, instruction.reads[0].buffer) = true;
   }
   return is_staging;
 }
@@ -305,7 +303,7 @@ TierUse tier_use(const Program& placed, Tier tier) {
 void verify(const Program& placed, const TierBudgets& budgets) {
   verify_data_flow(placed);
   verify_staging(placed);
-  for (const Tier tier : kTiers) verify_places(placed, tier, budgets[static_cast<std::size_t>(tier)]);
+  for (const Tier tier : kTiers) verify_places(placed, tier, budgets[tier]);
 }
 
 }  // namespace strata

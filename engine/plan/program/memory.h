@@ -2,9 +2,9 @@
 // step runs.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
+#include "base/enum_array.h"
 #include "engine/plan/program/program.h"
 
 namespace strata {
@@ -31,13 +31,12 @@ void place_tier(Program& program, Tier tier, PlaceOrder order = PlaceOrder::by_s
 struct TierUse {
   Bytes peak_bytes = 0;  ///< end of the highest buffer: the arena's size
   Bytes live_bytes = 0;  ///< largest sum of live buffers; the rest of the peak is fragmentation
-  std::array<Bytes, kBufferKinds.size()> by_kind =
-      {};  ///< live bytes of each BufferKind at the moment of live_bytes
+  EnumArray<BufferKind, Bytes> by_kind = {};  ///< live bytes at the moment of live_bytes
 };
 TierUse tier_use(const Program& placed, Tier tier);
 
 /// Bytes that each tier may hold.
-using TierBudgets = std::array<Bytes, kTiers.size()>;
+using TierBudgets = EnumArray<Tier, Bytes>;
 
 /// Throws std::logic_error naming the instruction and buffer if a placed program is wrong:
 /// - a buffer is read before it was written, or in more steps than it is written in;

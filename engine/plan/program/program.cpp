@@ -7,24 +7,26 @@
 #include <limits>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 
 std::string_view name_of(Tier tier) {
-  constexpr std::array<std::string_view, kTiers.size()> names = {"device", "host", "nvme"};
-  return names[static_cast<std::size_t>(tier)];
+  constexpr EnumArray<Tier, std::string_view> names = {"device", "host", "nvme"};
+  return names[tier];
 }
 
 std::string_view name_of(Lane lane) {
-  constexpr std::array<std::string_view, kLanes.size()> names = {
-      "compute", "h2d",  "d2h",   "comm", "send", "receive", "tensor",
-      "context", "read", "write", "data", "cpu",  "save"};
-  return names[static_cast<std::size_t>(lane)];
+  constexpr EnumArray<Lane, std::string_view> names = {"compute", "h2d",    "d2h",     "comm", "send",
+                                                       "receive", "tensor", "context", "read", "write",
+                                                       "data",    "cpu",    "save"};
+  return names[lane];
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr std::array<std::string_view, kBufferKinds.size()> names = {
-      "parameter", "gradient", "optimizer_state", "activation", "workspace", "communication"};
-  return names[static_cast<std::size_t>(kind)];
+  constexpr EnumArray<BufferKind, std::string_view> names = {"parameter",  "gradient",  "optimizer_state",
+                                                             "activation", "workspace", "communication"};
+  return names[kind];
 }
 
 std::string_view name_of(Operation operation) {
@@ -65,7 +67,7 @@ std::string_view name_of(Operation operation) {
                                                                 "save",
                                                                 "finish_checkpoint"});
   static_assert(names.size() == kOperations);
-  return names[static_cast<std::size_t>(operation)];
+  return nth(names, operation);
 }
 
 std::string_view name_of(Role role) {
@@ -108,25 +110,25 @@ std::string_view name_of(Role role) {
                                                                 "ring_2",
                                                                 "ring_3"});
   static_assert(names.size() == static_cast<std::size_t>(Role::ring_3) + 1);
-  return names[static_cast<std::size_t>(role)];
+  return nth(names, role);
 }
 
 std::string_view name_of(Effect effect) {
   constexpr std::array names = std::to_array<std::string_view>({"none", "decides", "reports"});
-  return names[static_cast<std::size_t>(effect)];
+  return nth(names, effect);
 }
 
 std::string_view name_of(StatePart part) {
   constexpr std::array names =
       std::to_array<std::string_view>({"parameter", "master", "exp_avg", "exp_avg_sq", "momentum_buffer",
                                        "frozen", "constants", "loss_scale"});
-  return names[static_cast<std::size_t>(part)];
+  return nth(names, part);
 }
 
 std::string_view text_of(Serves serves) {
   constexpr std::array texts =
       std::to_array<std::string_view>({"", " for the step before", " for both steps", " for the first step"});
-  return texts[static_cast<std::size_t>(serves)];
+  return nth(texts, serves);
 }
 
 const Operand* Instruction::find_operand(Role role) const {
@@ -177,7 +179,7 @@ std::vector<Lifetime> lifetimes(const Program& program) {
   LifetimeFinder finder(program);
   const auto count = static_cast<std::int32_t>(program.instructions.size());
   for (std::int32_t i = 0; i < count; ++i) {
-    const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
+    const Instruction& instruction = nth(program.instructions, i);
     for_each_operand(instruction, [&](const Operand& operand, bool writes) {
       finder.touch(operand.buffer, i, instruction.serves, writes);
     });
@@ -196,8 +198,7 @@ void mark_renewed(Program& program) {
   };
   std::vector<Uses> uses(program.buffers.size());
   for (const Instruction& instruction : program.instructions) {
-    for (const Operand& operand : instruction.reads)
-      uses[static_cast<std::size_t>(operand.buffer)].is_used = true;
+    for (const Operand& operand : instruction.reads) nth(uses, operand.buffer).is_used = true;
     for (const Operand& operand : instruction.writes) {
       const auto id = static_cast<std::size_t>(operand.buffer);
       Buffer& buffer = program.buffers[id];
@@ -217,11 +218,11 @@ LifetimeFinder::LifetimeFinder(const Program& program)
 void LifetimeFinder::touch(BufferId id, std::int32_t position, Serves serves, bool writes) {
   const Buffer& buffer = program_.buffer(id);
   if (buffer.renewed) {
-    std::int32_t& renewed = renewed_at_[static_cast<std::size_t>(id)];
+    std::int32_t& renewed = nth(renewed_at_, id);
     if (writes) renewed = std::min(renewed, position);
     uses_.push_back({id, position});
   }
-  Touches& touches = touches_[static_cast<std::size_t>(id)];
+  Touches& touches = nth(touches_, id);
   const bool is_late = buffer.carried && serves == Serves::step_before;
   Lifetime& live = is_late ? touches.of_step_before : touches.of_step;
   live = live.is_empty() ? Lifetime{position, position}
@@ -263,13 +264,13 @@ std::string text_of(const Piece& piece) {
 
 std::string print(const Program& program, const Instruction& instruction) {
   std::string line = fmt::format("{:<14}", name_of(instruction.operation));
-  if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
+  if (instruction.unit >= 0) line += ' ' + nth(program.units, instruction.unit);
   if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
   if (instruction.segment > 0) line += fmt::format(" segment={}", instruction.segment);
   line += text_of(instruction.piece);
   line += fmt::format(" [{}]", name_of(instruction.lane));
   if (instruction.exchange.group >= 0)
-    line += fmt::format(" of {}", program.groups[static_cast<std::size_t>(instruction.exchange.group)].name);
+    line += fmt::format(" of {}", nth(program.groups, instruction.exchange.group).name);
   if (instruction.exchange.peer >= 0)
     line += fmt::format(" {} {}", instruction.operation == Operation::send ? "to" : "from",
                         instruction.exchange.peer);
@@ -295,7 +296,7 @@ std::string print(const Program& program, const Instruction& instruction) {
 
 std::string title_of(const Program& program, const Instruction& instruction) {
   std::string title(name_of(instruction.operation));
-  if (instruction.unit >= 0) title += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
+  if (instruction.unit >= 0) title += ' ' + nth(program.units, instruction.unit);
   if (instruction.microbatch >= 0) title += fmt::format(" mb={}", instruction.microbatch);
   return title;
 }
@@ -307,8 +308,7 @@ std::string print(const Program& program) {
     fmt::format_to(std::back_inserter(text), "group {}: {} of {} ranks, {} apart\n", group.name, group.sets,
                    group.ranks, group.stride);
   for (const StateEntry& place : program.state) {
-    const std::string_view unit =
-        place.unit < 0 ? "run" : std::string_view(program.units[static_cast<std::size_t>(place.unit)]);
+    const std::string_view unit = place.unit < 0 ? "run" : std::string_view(nth(program.units, place.unit));
     fmt::format_to(std::back_inserter(text), "state {} {}{}{} {} #{}\n", unit, name_of(place.part),
                    place.is_whole ? "" : " of shard", text_of(place.piece), name_of(place.type),
                    place.buffer);

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/enum_array.h"
+#include "base/nth.h"
 #include "engine/plan/program/element_type.h"
 #include "engine/plan/program/work.h"
 #include "optim/update_rule.h"
@@ -22,6 +24,9 @@ namespace strata {
 /// From the nearest to the farthest.
 enum class Tier : std::uint8_t { device, host, nvme };
 inline constexpr std::array kTiers = {Tier::device, Tier::host, Tier::nvme};
+constexpr const auto& values_of(Tier) {
+  return kTiers;
+}
 
 /// What works by itself. A lane runs its instructions in program order.
 enum class Lane : std::uint8_t {
@@ -42,6 +47,9 @@ enum class Lane : std::uint8_t {
 inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,    Lane::d2h,     Lane::comm, Lane::send,
                                       Lane::receive, Lane::tensor, Lane::context, Lane::read, Lane::write,
                                       Lane::data,    Lane::cpu,    Lane::save};
+constexpr const auto& values_of(Lane) {
+  return kLanes;
+}
 
 enum class BufferKind : std::uint8_t {
   parameter,
@@ -54,6 +62,9 @@ enum class BufferKind : std::uint8_t {
 inline constexpr std::array kBufferKinds = {BufferKind::parameter,       BufferKind::gradient,
                                             BufferKind::optimizer_state, BufferKind::activation,
                                             BufferKind::workspace,       BufferKind::communication};
+constexpr const auto& values_of(BufferKind) {
+  return kBufferKinds;
+}
 
 enum class Operation : std::uint8_t {
   load_data,       ///< read the microbatch's data into host memory
@@ -334,8 +345,8 @@ struct Program {
   std::int64_t loss_terms = 0;  ///< of all ranks: the loss is the mean over them; 0 of several models'
   std::int64_t updates = 1;     ///< of each unit in a step, each of equally many of the loss's terms
 
-  const Buffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
-  Buffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
+  const Buffer& buffer(BufferId id) const { return nth(buffers, id); }
+  Buffer& buffer(BufferId id) { return nth(buffers, id); }
   BufferId add(Buffer buffer);
   /// Everything but buffers and instructions.
   Program outline() const;

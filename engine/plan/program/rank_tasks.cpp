@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/program/rounds.h"
 
 namespace strata {
@@ -71,12 +72,11 @@ class RankTasks {
   std::vector<std::int32_t> waits(int round, std::size_t number, std::size_t i) const {
     const Dependencies& dependencies = *ranks_[number].dependencies;
     std::vector<std::int32_t> after;
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+    for (const Lane lane : kLanes) {
       const LanePosition& wait = dependencies.waits[i][lane];
       const int of_round = wait.previous_step ? round - 1 : round;
       if (wait.position < 0 || of_round < 0) continue;
-      after.push_back(first_task(of_round, number) +
-                      dependencies.lanes[lane][static_cast<std::size_t>(wait.position)]);
+      after.push_back(first_task(of_round, number) + nth(dependencies.lanes[lane], wait.position));
     }
     return after;
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/plan/program/program.h"
 #include "engine/plan/program/save_schedule.h"
 
@@ -59,9 +60,7 @@ struct Rounds {
   };
   std::vector<OfModel> models;
 
-  const OfModel& of(const Instruction& instruction) const {
-    return models[static_cast<std::size_t>(instruction.model)];
-  }
+  const OfModel& of(const Instruction& instruction) const { return nth(models, instruction.model); }
   /// The step that an instruction of a round works for.
   std::int64_t step_of(const Instruction& instruction, std::int64_t round) const {
     const std::int64_t of_round = instruction.serves == Serves::step_before ? round - 1 : round;

@@ -10,12 +10,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
-
-std::size_t index(std::int32_t number) {
-  return static_cast<std::size_t>(number);
-}
 
 /// Which tasks have to end before which.
 class Order {
@@ -38,17 +36,17 @@ class Order {
 
  private:
   std::span<const std::int32_t> followers_of(std::int32_t task) const {
-    const std::size_t begin = follower_begin_[index(task)];
-    return {followers_.data() + begin, follower_begin_[index(task) + 1] - begin};
+    const std::size_t begin = nth(follower_begin_, task);
+    return {followers_.data() + begin, nth(follower_begin_, task + 1) - begin};
   }
 
   void release(std::int32_t task, std::vector<std::int32_t>& ready) {
-    const std::int32_t first = first_[index(task)];
-    if (--missing_[index(first)] == 0) append(first, ready);
+    const std::int32_t first = nth(first_, task);
+    if (--nth(missing_, first) == 0) append(first, ready);
   }
 
   void append(std::int32_t first, std::vector<std::int32_t>& ready) const {
-    for (std::int32_t task = first; task >= 0; task = next_met_[index(task)]) ready.push_back(task);
+    for (std::int32_t task = first; task >= 0; task = nth(next_met_, task)) ready.push_back(task);
   }
 
   void join_meetings() {
@@ -62,7 +60,7 @@ class Order {
       const auto [found, is_first] = met.try_emplace(tasks_[t].meeting, task, task);
       if (is_first) continue;
       first_[t] = found->second.first;
-      next_met_[index(std::exchange(found->second.second, task))] = task;
+      nth(next_met_, std::exchange(found->second.second, task)) = task;
     }
   }
 
@@ -81,13 +79,13 @@ class Order {
   void link() {
     follower_begin_.assign(tasks_.size() + 1, 0);
     for_each_pair([&](std::int32_t before, std::int32_t task) {
-      ++follower_begin_[index(before) + 1];
-      ++missing_[index(first_[index(task)])];
+      ++nth(follower_begin_, before + 1);
+      ++nth(missing_, nth(first_, task));
     });
     for (std::size_t t = 0; t < tasks_.size(); ++t) follower_begin_[t + 1] += follower_begin_[t];
     followers_.resize(follower_begin_.back());
     std::vector<std::size_t> next(follower_begin_.begin(), follower_begin_.end() - 1);
-    for_each_pair([&](std::int32_t before, std::int32_t task) { followers_[next[index(before)]++] = task; });
+    for_each_pair([&](std::int32_t before, std::int32_t task) { followers_[nth(next, before)++] = task; });
   }
 
   const std::vector<LaneTask>& tasks_;
@@ -104,7 +102,7 @@ class Running {
   explicit Running(const std::vector<LaneTask>& tasks) : tasks_(tasks), progress_(tasks.size()) {}
 
   void begin(std::int32_t task, double now) {
-    progress_[index(task)] = {.left = tasks_[index(task)].seconds, .since = now};
+    nth(progress_, task) = {.left = nth(tasks_, task).seconds, .since = now};
     for_each_resource(task, [&](Resource& resource, double share) {
       resource.users.push_back({task, share});
       resource.wanted += share;
@@ -115,7 +113,7 @@ class Running {
 
   /// Ends the task that ends first. Gives it and when that is; nothing if none runs.
   std::optional<std::pair<std::int32_t, double>> end_next() {
-    while (!ends_.empty() && ends_.top().version != progress_[index(ends_.top().task)].version) ends_.pop();
+    while (!ends_.empty() && ends_.top().version != nth(progress_, ends_.top().task).version) ends_.pop();
     if (ends_.empty()) return std::nullopt;
     const auto [now, task, version] = ends_.top();
     ends_.pop();
@@ -150,10 +148,11 @@ class Running {
   /// Calls visit(resource, share) for those that a task takes.
   template <typename Visit>
   void for_each_resource(std::int32_t task, Visit&& visit) {
-    for (const ResourceShare& share : tasks_[index(task)].shares) {
+    for (const ResourceShare& share : nth(tasks_, task).shares) {
       if (share.resource < 0 || share.share <= 0) continue;
-      if (index(share.resource) >= resources_.size()) resources_.resize(index(share.resource) + 1);
-      visit(resources_[index(share.resource)], share.share);
+      if (share.resource >= std::ssize(resources_))
+        resources_.resize(static_cast<std::size_t>(share.resource) + 1);
+      visit(nth(resources_, share.resource), share.share);
     }
   }
 
@@ -166,7 +165,7 @@ class Running {
     for_each_resource(task, [&](const Resource& resource, double) {
       speed = std::min(speed, 1 / std::max(1.0, resource.wanted));
     });
-    Progress& progress = progress_[index(task)];
+    Progress& progress = nth(progress_, task);
     if (speed == progress.speed) return;
     progress.left = std::max(0.0, progress.left - (now - progress.since) * progress.speed);
     progress.since = now;
@@ -204,18 +203,18 @@ Timeline run_tasks(const std::vector<LaneTask>& tasks) {
     while (!ready.empty()) {
       const std::int32_t task = ready.back();
       ready.pop_back();
-      timeline.tasks[index(task)].start = now;
-      if (tasks[index(task)].seconds > 0) {
+      nth(timeline.tasks, task).start = now;
+      if (nth(tasks, task).seconds > 0) {
         running.begin(task, now);
         continue;
       }
-      timeline.tasks[index(task)].end = now;
+      nth(timeline.tasks, task).end = now;
       order.end(task, ready);
     }
     const auto ended = running.end_next();
     if (!ended) break;
     const std::int32_t task = ended->first;
-    timeline.tasks[index(task)].end = timeline.seconds = now = ended->second;
+    nth(timeline.tasks, task).end = timeline.seconds = now = ended->second;
     order.end(task, ready);
   }
   timeline.stuck = find_stuck(tasks, timeline);

@@ -2,15 +2,15 @@
 
 namespace strata {
 std::string_view name_of(Link link) {
-  constexpr std::array<std::string_view, kLinks.size()> names = {
+  constexpr EnumArray<Link, std::string_view> names = {
       "h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce", "send"};
-  return names[static_cast<std::size_t>(link)];
+  return names[link];
 }
 
 Lane lane_of(Link link) {
-  constexpr std::array<Lane, kLinks.size()> lanes = {Lane::h2d,  Lane::d2h,  Lane::read, Lane::write,
-                                                     Lane::comm, Lane::comm, Lane::comm, Lane::send};
-  return lanes[static_cast<std::size_t>(link)];
+  constexpr EnumArray<Link, Lane> lanes = {Lane::h2d,  Lane::d2h,  Lane::read, Lane::write,
+                                           Lane::comm, Lane::comm, Lane::comm, Lane::send};
+  return lanes[link];
 }
 
 std::optional<Link> link_of(Operation operation) {

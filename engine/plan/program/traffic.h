@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "base/enum_array.h"
 #include "engine/plan/program/program.h"
 
 namespace strata {
@@ -22,20 +23,16 @@ enum class Link : std::uint8_t {
 inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,        Link::nvme_read,
                                       Link::nvme_write, Link::all_gather, Link::reduce_scatter,
                                       Link::all_reduce, Link::send};
+constexpr const auto& values_of(Link) {
+  return kLinks;
+}
 std::string_view name_of(Link link);
 Lane lane_of(Link link);
 /// That an operation's bytes move over, if any do.
 std::optional<Link> link_of(Operation operation);
 
 /// Bytes by link; those between ranks are what one rank sends.
-class Traffic {
- public:
-  Bytes& operator[](Link link) { return bytes_[static_cast<std::size_t>(link)]; }
-  Bytes operator[](Link link) const { return bytes_[static_cast<std::size_t>(link)]; }
-
- private:
-  std::array<Bytes, kLinks.size()> bytes_ = {};
-};
+using Traffic = EnumArray<Link, Bytes>;
 
 /// What the program says that its instructions move for a step: of all instructions that run in every step,
 /// or of those that only steps that save run.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/device/kernel_work.h"
 
 namespace strata {
@@ -22,9 +23,7 @@ class Works {
   }
 
   std::size_t size() const { return works_.size(); }
-  const std::shared_ptr<const Work>& operator[](std::int32_t number) const {
-    return works_[static_cast<std::size_t>(number)];
-  }
+  const std::shared_ptr<const Work>& operator[](std::int32_t number) const { return nth(works_, number); }
   friend bool operator==(const Works& a, const Works& b) {
     return std::ranges::equal(a.works_, b.works_,
                               [](const auto& one, const auto& other) { return *one == *other; });

@@ -191,7 +191,7 @@ ChangeFacts find_facts(const AdviceInput& input, const Trial& now, Advice& advic
   const bool is_tight = run.memory.device != kUnlimited || run.memory.host.value_or(kUnlimited) != kUnlimited;
   ChangeFacts facts;
   if (advice.run) {
-    facts.uses_drives = advice.now.peaks[static_cast<std::size_t>(Tier::nvme)] > 0;
+    facts.uses_drives = advice.now.peaks[Tier::nvme] > 0;
     for (const RankProgram& rank : advice.run->ranks)
       facts.is_large = facts.is_large || rank.program->instructions.size() > kLargeProgram;
   } else {
@@ -208,9 +208,7 @@ ChangeFacts find_facts(const AdviceInput& input, const Trial& now, Advice& advic
     return fmt::format("planning the run with enough memory: {}", words_of(trial.change));
   });
   if (!roomy.front()) return facts;
-  const auto peak = [](const Prediction& one, Tier tier) {
-    return one.peaks[static_cast<std::size_t>(tier)];
-  };
+  const auto peak = [](const Prediction& one, Tier tier) { return one.peaks[tier]; };
   facts.enough_device = peak(*roomy.front(), Tier::device);
   facts.enough_host = peak(*roomy.front(), Tier::host);
   if (roomy.back()) facts.enough_host = std::max(facts.enough_host, peak(*roomy.back(), Tier::host));

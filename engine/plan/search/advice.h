@@ -3,13 +3,13 @@
 // caller runs in (base/task_arena.h). Results do not depend on its threads.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/plan/search/certificate.h"
 #include "engine/plan/search/changes.h"
 #include "engine/plan/search/planned_run.h"
@@ -37,8 +37,8 @@ std::vector<JointModel> joined(const AdviceInput& input, const std::vector<RunCo
 struct Prediction {
   Change change = {};
   StepEstimate step = {};
-  std::int64_t tokens = 0;                      ///< in a step
-  std::array<Bytes, kTiers.size()> peaks = {};  ///< by tier, of the rank that needs most
+  std::int64_t tokens = 0;            ///< in a step
+  EnumArray<Tier, Bytes> peaks = {};  ///< of the rank that needs most
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
 
   double seconds_per_token() const { return step.seconds / static_cast<double>(tokens); }

@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -99,9 +101,9 @@ class Builder {
         wanted_(arguments.begin(), arguments.end()),
         kinds_(kinds_of(facts)),
         microbatches_(static_cast<double>(facts.microbatches)),
-        device_(budgets[0]),
-        host_(budgets[1]),
-        has_drives_(budgets[2] > 0),
+        device_(budgets[Tier::device]),
+        host_(budgets[Tier::host]),
+        has_drives_(budgets[Tier::nvme] > 0),
         in_memory_(rates.share_of_memory_by_copy(rates.h2d_bytes_per_second) / rates.h2d_bytes_per_second),
         out_memory_(rates.share_of_memory_by_copy(rates.d2h_bytes_per_second) / rates.d2h_bytes_per_second) {}
 
@@ -383,7 +385,7 @@ class Builder {
     const auto add_to_host = [&](Spilled what, CountPoint point, double bytes) {
       const auto m = static_cast<std::size_t>(point);
       at_host[m] += bytes;
-      add(spilled_[static_cast<std::size_t>(what)][m], bytes);
+      add(nth(spilled_, what)[m], bytes);
     };
     if (choice.is_on_host()) {
       for (const CountPoint point : {CountPoint::norm, CountPoint::first_turn, CountPoint::turn}) {
@@ -392,7 +394,7 @@ class Builder {
         add_to_host(Spilled::parameter, point,
                     is_norm && unit.is_made ? 0 : static_cast<double>(unit.parameter));
         // Drives may have what is frozen for good.
-        if (!has_drives_) at_host[static_cast<std::size_t>(point)] += static_cast<double>(unit.frozen);
+        if (!has_drives_) nth(at_host, point) += static_cast<double>(unit.frozen);
         if (is_norm && facts_.global_norm)
           add_to_host(Spilled::gradient, point, static_cast<double>(unit.gradient));
       }
@@ -494,7 +496,7 @@ class Builder {
     LinearProgram::Column column{.most = 1};
     for (std::size_t m = 0; m < kCountPoints; ++m) {
       if ((at >> m) % 2 == 0) continue;
-      column.entries.emplace_back(*spilled_[static_cast<std::size_t>(what)][m], -bytes);
+      column.entries.emplace_back(*nth(spilled_, what)[m], -bytes);
       column.entries.emplace_back(*host_at_[m], bytes);
     }
     for (const TimeRow& time : times_) {

@@ -11,7 +11,7 @@ namespace {
 
 Certificate of_passes(double seconds) {
   Certificate certificate{.seconds = seconds};
-  certificate.alone[static_cast<std::size_t>(BoundArgument::compute)] = seconds;
+  certificate.alone[BoundArgument::compute] = seconds;
   return certificate;
 }
 
@@ -65,7 +65,7 @@ Certificate certify(const StepFacts& facts, const TierBudgets& budgets, const Ma
   Certificate certificate;
   for (const BoundArgument argument : kBoundArguments) {
     const BoundProgram alone = bound_program(facts, budgets, rates, std::span(&argument, 1));
-    double& seconds = certificate.alone[static_cast<std::size_t>(argument)];
+    double& seconds = certificate.alone[argument];
     seconds = std::max(0.0, weighted_bound(alone.program, find_weights(alone.program)) * alone.scale);
     if (seconds <= certificate.seconds) continue;
     certificate.seconds = seconds;
@@ -76,11 +76,11 @@ Certificate certify(const StepFacts& facts, const TierBudgets& budgets, const Ma
   const double together = weighted_bound(all.program, weights) * all.scale;
   if (together <= certificate.seconds) return certificate;
   certificate.seconds = together;
-  std::array<double, kBoundArguments.size()> shares = {};
+  EnumArray<BoundArgument, double> shares;
   for (std::size_t row = 0; row < weights.size(); ++row)
-    if (all.arguments[row]) shares[static_cast<std::size_t>(*all.arguments[row])] += weights[row];
+    if (all.arguments[row]) shares[*all.arguments[row]] += weights[row];
   certificate.binding =
-      kBoundArguments[static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin())];
+      std::ranges::max(kBoundArguments, {}, [&](BoundArgument argument) { return shares[argument]; });
   return certificate;
 }
 

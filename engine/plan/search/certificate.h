@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/rates.h"
@@ -21,6 +22,9 @@ enum class BoundArgument : std::uint8_t { compute, h2d, d2h, cpu, cores, memory,
 inline constexpr std::array kBoundArguments = {
     BoundArgument::compute, BoundArgument::h2d,    BoundArgument::d2h,    BoundArgument::cpu,
     BoundArgument::cores,   BoundArgument::memory, BoundArgument::drives, BoundArgument::order};
+constexpr const auto& values_of(BoundArgument) {
+  return kBoundArguments;
+}
 std::string_view name_of(BoundArgument argument);
 /// What limits a step, as in "limited by the drives".
 std::string_view words_of(BoundArgument argument);
@@ -28,10 +32,8 @@ std::string_view words_of(BoundArgument argument);
 struct Certificate {
   double seconds = 0;  ///< the longest for which all arguments agree on one choice
   /// By argument, each with the choice that is best for it alone.
-  std::array<double, kBoundArguments.size()> alone = {};
+  EnumArray<BoundArgument, double> alone = {};
   BoundArgument binding = BoundArgument::compute;  ///< what counts most
-
-  double of(BoundArgument argument) const { return alone[static_cast<std::size_t>(argument)]; }
 };
 
 /// For all plans of one rank within the budgets.

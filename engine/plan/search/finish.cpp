@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/plan/lower/lower.h"
 
 namespace strata {
@@ -23,7 +24,7 @@ void verify_messages_only(const Program& program) {
 std::vector<std::int64_t> gatherings(const Program& program) {
   std::vector<std::int64_t> counts(program.units.size(), 0);
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == Operation::all_gather) ++counts[static_cast<std::size_t>(instruction.unit)];
+    if (instruction.operation == Operation::all_gather) ++nth(counts, instruction.unit);
   }
   return counts;
 }
@@ -61,7 +62,7 @@ PlannedProgram finish(Program placed, const RunConfig::MemorySection& memory) {
   verify(placed, budgets_of(memory));
   if (!memory.host) verify_messages_only(placed);
   result.dependencies = find_dependencies(placed);
-  for (const Tier tier : kTiers) result.use[static_cast<std::size_t>(tier)] = tier_use(placed, tier);
+  for (const Tier tier : kTiers) result.use[tier] = tier_use(placed, tier);
   result.step_traffic = traffic_of(placed, When::every_step);
   result.save_traffic = traffic_of(placed, When::saving);
   result.start_traffic = traffic_of_a_start(placed);

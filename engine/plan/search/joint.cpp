@@ -188,8 +188,8 @@ std::vector<ModelProgram> JointPlanner::parts(std::size_t stage_set,
   std::vector<ModelProgram> parts;
   parts.reserve(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    const auto stage = static_cast<std::size_t>(stage_sets_[stage_set].stages[m]);
-    parts.push_back(part(m, programs[m].empty() ? nullptr : &programs[m][stage]));
+    const std::int32_t stage = stage_sets_[stage_set].stages[m];
+    parts.push_back(part(m, programs[m].empty() ? nullptr : &nth(programs[m], stage)));
   }
   return parts;
 }

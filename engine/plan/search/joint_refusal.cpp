@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/refusal.h"
@@ -35,7 +36,7 @@ Bytes brought_bytes(const Program& program, std::span<const std::int32_t> shared
   Bytes bytes = 0;
   for (const StateEntry& place : program.state) {
     if (place.part != StatePart::frozen || program.buffer(place.buffer).tier != Tier::device) continue;
-    const std::int32_t number = shared_frozen[static_cast<std::size_t>(place.unit)];
+    const std::int32_t number = nth(shared_frozen, place.unit);
     if (number >= 0 && !brought.insert(number).second) bytes += program.buffer(place.buffer).bytes;
   }
   return bytes;

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/nth.h"
 #include "engine/plan/passes/merge.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/timeline.h"
@@ -77,8 +78,8 @@ class Joining {
         const auto [found, is_first] = first.try_emplace(meeting, Place{stage, turn});
         if (is_first) continue;
         const Place other = found->second;
-        met_[stage][static_cast<std::size_t>(turn)].push_back(other);
-        met_[other.stage][static_cast<std::size_t>(other.turn)].push_back({stage, turn});
+        nth(met_[stage], turn).push_back(other);
+        nth(met_[other.stage], other.turn).push_back({stage, turn});
       }
     }
   }
@@ -90,7 +91,7 @@ class Joining {
     for (bool has_grown = true; std::exchange(has_grown, false);) {
       for (std::size_t s = 0; s < stages_.size(); ++s) {
         for (; looked_at[s] < ends[s]; ++looked_at[s]) {
-          for (const Place& place : met_[s][static_cast<std::size_t>(looked_at[s])])
+          for (const Place& place : nth(met_[s], looked_at[s]))
             ends[place.stage] = std::max(ends[place.stage], place.turn + 1);
           has_grown = true;
         }
@@ -106,7 +107,7 @@ class Joining {
       of.turns = ends[stage] - next_[stage];
       for (; next_[stage] < ends[stage]; ++next_[stage]) {
         joint_of_[stage].push_back(static_cast<std::int32_t>(joint_.size()) - 1);
-        add_computing(stage, turns_[stage][static_cast<std::size_t>(next_[stage])], joint);
+        add_computing(stage, nth(turns_[stage], next_[stage]), joint);
       }
     }
   }
@@ -114,7 +115,7 @@ class Joining {
   void add_computing(std::size_t stage, const Turn& turn, JointTurn& joint) const {
     const Program& program = *stages_[stage].program;
     for (std::int32_t i = turn.first; i < turn.last; ++i) {
-      const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
+      const Instruction& instruction = nth(program.instructions, i);
       if (instruction.lane != Lane::compute) continue;
       joint.stages[stage].seconds += costs_[stage].seconds_of(instruction);
       if (instruction.flops > 0) joint.pass = {instruction.unit, instruction.operation};
@@ -127,15 +128,14 @@ class Joining {
       const Program& program = *stages_[stage].program;
       std::vector<std::int32_t> maker(program.buffers.size(), -1);
       for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-        const std::int32_t joint = joint_of_[stage][static_cast<std::size_t>(turn_of_[stage][i])];
-        std::vector<std::int32_t>& after = joint_[static_cast<std::size_t>(joint)].stages[stage].after;
+        const std::int32_t joint = nth(joint_of_[stage], turn_of_[stage][i]);
+        std::vector<std::int32_t>& after = nth(joint_, joint).stages[stage].after;
         for (const Operand& operand : program.instructions[i].reads) {
-          const std::int32_t made = maker[static_cast<std::size_t>(operand.buffer)];
+          const std::int32_t made = nth(maker, operand.buffer);
           if (made >= 0 && made != joint && std::ranges::find(after, made) == after.end())
             after.push_back(made);
         }
-        for (const Operand& operand : program.instructions[i].writes)
-          maker[static_cast<std::size_t>(operand.buffer)] = joint;
+        for (const Operand& operand : program.instructions[i].writes) nth(maker, operand.buffer) = joint;
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "collectives/sent_bytes.h"
 #include "engine/model/compute.h"
 #include "engine/model/run_model.h"
@@ -20,8 +21,7 @@ double exchange_seconds(const UnitPass& pass, SharedBy shared, const Mesh& mesh,
   double seconds = 0;
   for (const PlacedExchange& exchange : pass.exchanges()) {
     if (exchange.shared != shared) continue;
-    const RankGroup& group =
-        groups[static_cast<std::size_t>(shared == SharedBy::layer ? DataGroup::tensor : DataGroup::context)];
+    const RankGroup& group = nth(groups, shared == SharedBy::layer ? DataGroup::tensor : DataGroup::context);
     const Matrix& source = exchange.source.size;
     const Bytes bytes = source.elements() * size_of(element_type(source.dtype));
     Bytes sent = bytes;  // of a ring_shift
@@ -217,8 +217,7 @@ std::optional<LayoutCost> LayoutCosts::cost_of(const RunConfig& config) {
     cost.rings = std::max(cost.rings, microbatches * stage.rings);
     const auto collective = [&](DataGroup group, Bytes sent) {
       const Exchange exchange = {.group = static_cast<std::int32_t>(group), .sent = sent / stage.units};
-      return static_cast<double>(stage.units) *
-             exchange_seconds(links_, groups[static_cast<std::size_t>(group)], exchange);
+      return static_cast<double>(stage.units) * exchange_seconds(links_, nth(groups, group), exchange);
     };
     const auto gathered = [&](std::int64_t elements) {
       const Bytes bytes = mesh.shard_elements(elements) * travelling_bytes(config);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/size_limit.h"
@@ -65,10 +66,10 @@ PlannedLayout planned_step(RunConfig config, const Model& model, const MachineRa
   PlannedLayout step = {.seconds = run->step.seconds, .peaks = run->peaks()};
   for (const RankProgram& rank : run->ranks) {
     const InstructionCosts costs(*rank.program, rates);
-    std::array<double, kLanes.size()> busy = {};
+    EnumArray<Lane, double> busy;
     for (const Instruction& instruction : rank.program->instructions)
-      busy[static_cast<std::size_t>(instruction.lane)] += costs.seconds_of(instruction);
-    if (busy[static_cast<std::size_t>(Lane::compute)] >= step.of(Lane::compute)) step.busy = busy;
+      busy[instruction.lane] += costs.seconds_of(instruction);
+    if (busy[Lane::compute] >= step.busy[Lane::compute]) step.busy = busy;
   }
   return step;
 }
@@ -83,8 +84,7 @@ PlannedLayout planned_step(const RunConfig& config, const Model& model, const La
   const double times = static_cast<double>(config.microbatches() - steps->more) /
                        static_cast<double>(steps->more - steps->fewer);
   step.seconds += times * (step.seconds - fewer.seconds);
-  for (std::size_t lane = 0; lane < step.busy.size(); ++lane)
-    step.busy[lane] += times * (step.busy[lane] - fewer.busy[lane]);
+  for (const Lane lane : kLanes) step.busy[lane] += times * (step.busy[lane] - fewer.busy[lane]);
   return step;
 }
 
@@ -189,7 +189,7 @@ class Planning {
   void plan_all(std::vector<Candidate*>& next) {
     for_ranges(std::ssize(next), 1, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) {
-        Candidate& candidate = *next[static_cast<std::size_t>(i)];
+        Candidate& candidate = *nth(next, i);
         on_planning_(describe_next(candidate));
         plan(candidate, rates_);
       }

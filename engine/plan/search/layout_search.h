@@ -4,13 +4,13 @@
 // depend on its threads.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/plan/search/layout_cost.h"
 #include "engine/plan/search/planned_run.h"
 #include "engine/plan/search/run_layout.h"
@@ -20,12 +20,13 @@ namespace strata {
 /// A layout's step, planned. Of a long one only as many microbatches are planned as show what one more takes.
 struct PlannedLayout {
   double seconds = 0;
-  std::array<double, kLanes.size()> busy = {};  ///< seconds of lanes, on the rank that computes longest
-  std::array<Bytes, kTiers.size()> peaks = {};  ///< by tier, of the rank that needs most
+  EnumArray<Lane, double> busy = {};  ///< seconds, on the rank that computes longest
+  EnumArray<Tier, Bytes> peaks = {};  ///< of the rank that needs most
 
-  double of(Lane lane) const { return busy[static_cast<std::size_t>(lane)]; }
   /// Seconds of exchanges and messages between ranks.
-  double exchanging() const { return of(Lane::comm) + of(Lane::tensor) + of(Lane::context) + of(Lane::send); }
+  double exchanging() const {
+    return busy[Lane::comm] + busy[Lane::tensor] + busy[Lane::context] + busy[Lane::send];
+  }
 };
 
 struct LayoutTrial {

@@ -66,10 +66,10 @@ StepEstimate estimate_step(const std::vector<RankProgram>& ranks, const std::vec
   return step;
 }
 
-std::array<Bytes, kTiers.size()> PlannedRun::peaks() const {
-  std::array<Bytes, kTiers.size()> peaks = {};
+EnumArray<Tier, Bytes> PlannedRun::peaks() const {
+  EnumArray<Tier, Bytes> peaks;
   for (const Tier tier : kTiers) {
-    Bytes& peak = peaks[static_cast<std::size_t>(tier)];
+    Bytes& peak = peaks[tier];
     for (const Plan& plan : stages) peak = std::max(peak, plan.arena_bytes(tier));
     for (const JointPlan& plan : joint_plans) peak = std::max(peak, plan.arena_bytes(tier));
   }

@@ -2,13 +2,13 @@
 // What is said of a run and what a change of it would do are read from this. Pure functions; any thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/needs.h"
@@ -50,7 +50,7 @@ struct PlannedRun {
   ~PlannedRun() = default;
 
   /// By tier, what the rank needs that needs most.
-  std::array<Bytes, kTiers.size()> peaks() const;
+  EnumArray<Tier, Bytes> peaks() const;
 };
 
 /// Plans it as its commands do: `is_several` run files have their models merged, if only one. Throws

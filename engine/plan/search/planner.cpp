@@ -14,8 +14,8 @@
 namespace strata {
 
 Bytes arena_bytes(const PlannedProgram& training, const OfInterludes<PlannedProgram>& interludes, Tier tier) {
-  Bytes bytes = training.of(tier).peak_bytes;
-  for (const auto& [interlude, program] : interludes) bytes = std::max(bytes, program.of(tier).peak_bytes);
+  Bytes bytes = training.use[tier].peak_bytes;
+  for (const auto& [interlude, program] : interludes) bytes = std::max(bytes, program.use[tier].peak_bytes);
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/program/channels.h"
 #include "engine/plan/program/dependencies.h"
@@ -23,12 +24,11 @@ namespace strata {
 struct PlannedProgram {
   Program program;
   Dependencies dependencies;
-  std::array<TierUse, kTiers.size()> use;
+  EnumArray<Tier, TierUse> use;
   Traffic step_traffic;   ///< of one step
   Traffic save_traffic;   ///< of one that saves, besides
   Traffic start_traffic;  ///< of a run of steps without a pause, besides
 
-  const TierUse& of(Tier tier) const { return use[static_cast<std::size_t>(tier)]; }
   Bytes moved(Link link) const { return step_traffic[link]; }
   Bytes moved_by_save(Link link) const { return save_traffic[link]; }
   Bytes moved_by_start(Link link) const { return start_traffic[link]; }
@@ -61,7 +61,6 @@ struct Plan {
   std::int64_t updated_parameters = 0;  ///< by each rank, padding included
   std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
 
-  Bytes budget(Tier tier) const { return budgets[static_cast<std::size_t>(tier)]; }
   /// What the tier must hold: the largest of all programs.
   Bytes arena_bytes(Tier tier) const;
 };

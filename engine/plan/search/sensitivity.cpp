@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 
@@ -63,10 +62,9 @@ SimulatedRun simulate(const AdviceInput& input) {
   result.run = plan_run(joined(input, configs), input.is_several, result.rates);
   const PlannedRun& run = result.run;
   const double now = run.step.seconds;
-  const std::array<Bytes, kTiers.size()> peaks = run.peaks();
+  const EnumArray<Tier, Bytes> peaks = run.peaks();
 
-  for (const Rate& rate :
-       rates_of(result.rates, first.ranks() > 1, peaks[static_cast<std::size_t>(Tier::nvme)] > 0)) {
+  for (const Rate& rate : rates_of(result.rates, first.ranks() > 1, peaks[Tier::nvme] > 0)) {
     MachineRates faster = result.rates;
     double& value = rate.of(faster);
     const double more = kMoreOfEach * value;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/traffic.h"
@@ -49,7 +50,7 @@ std::vector<Bytes> sent_in_groups(const Program& program) {
   std::vector<Bytes> sent(program.groups.size(), 0);
   for (const Instruction& instruction : program.instructions) {
     if (instruction.is_of_every_step() && instruction.exchange.group >= 0)
-      sent[static_cast<std::size_t>(instruction.exchange.group)] += instruction.exchange.sent;
+      nth(sent, instruction.exchange.group) += instruction.exchange.sent;
   }
   return sent;
 }

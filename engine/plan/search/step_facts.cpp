@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "base/nth.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/search/timeline.h"
@@ -132,9 +133,7 @@ class FactReader {
   static bool is_pass(const Instruction& instruction) {
     return instruction.operation == Operation::forward || is_backward(instruction.operation);
   }
-  UnitFacts& unit_of(const Instruction& instruction) const {
-    return facts_.units[static_cast<std::size_t>(instruction.unit)];
-  }
+  UnitFacts& unit_of(const Instruction& instruction) const { return nth(facts_.units, instruction.unit); }
   /// What a pass reads: as it is kept.
   void read_parameters(const Instruction& instruction, UnitFacts& unit) const {
     const auto read = [&](Role role, Bytes& kept) {
@@ -182,7 +181,7 @@ StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRa
   FactReader(facts, on_device, rates).read_device();
   facts.units.back().is_at_turn = true;
   if (const std::int32_t shared = model.head().shares; shared >= 0)
-    facts.units[static_cast<std::size_t>(shared)].is_at_turn = true;
+    nth(facts.units, shared).is_at_turn = true;
   for (UnitFacts& unit : facts.units) {
     unit.levels.erase(std::unique(unit.levels.begin(), unit.levels.end()), unit.levels.end());
   }

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -23,7 +25,7 @@ constexpr std::array kPasses = {Operation::forward, Operation::backward, Operati
 
 double passes_of(const StepTimes& times) {
   double seconds = 0;
-  for (const Operation pass : kPasses) seconds += times.by_operation[static_cast<std::size_t>(pass)];
+  for (const Operation pass : kPasses) seconds += nth(times.by_operation, pass);
   return seconds;
 }
 
@@ -34,8 +36,8 @@ void StepTimes::add(const Program& program, std::span<const InstructionTime> tim
     const Instruction& instruction = program.instructions[i];
     if (!instruction.is_of_every_step() || !times[i].has_run()) continue;
     const double seconds = times[i].end - times[i].start;
-    by_lane[static_cast<std::size_t>(instruction.lane)] += seconds;
-    by_operation[static_cast<std::size_t>(instruction.operation)] += seconds;
+    by_lane[instruction.lane] += seconds;
+    nth(by_operation, instruction.operation) += seconds;
   }
 }
 
@@ -44,9 +46,8 @@ nlohmann::json comparison_json(const StepComparison& comparison) {
   nlohmann::json json = both(simulated.step, measured.step), lanes = nlohmann::json::object(),
                  operations = nlohmann::json::object();
   for (const Lane lane : kLanes) {
-    const auto index = static_cast<std::size_t>(lane);
-    if (simulated.by_lane[index] > 0 || measured.by_lane[index] > 0)
-      lanes[std::string(name_of(lane))] = both(simulated.by_lane[index], measured.by_lane[index]);
+    if (simulated.by_lane[lane] > 0 || measured.by_lane[lane] > 0)
+      lanes[std::string(name_of(lane))] = both(simulated.by_lane[lane], measured.by_lane[lane]);
   }
   for (std::size_t o = 0; o < kOperations; ++o) {
     if (simulated.by_operation[o] > 0 || measured.by_operation[o] > 0)
@@ -69,8 +70,7 @@ StepComparison comparison_from_json(const nlohmann::json& json) {
   const nlohmann::json &lanes = json.at("lanes"), &operations = json.at("operations");
   for (const Lane lane : kLanes) {
     const auto found = lanes.find(name_of(lane));
-    const auto index = static_cast<std::size_t>(lane);
-    if (found != lanes.end()) read(*found, simulated.by_lane[index], measured.by_lane[index]);
+    if (found != lanes.end()) read(*found, simulated.by_lane[lane], measured.by_lane[lane]);
   }
   for (std::size_t o = 0; o < kOperations; ++o) {
     const auto found = operations.find(name_of(static_cast<Operation>(o)));
@@ -91,8 +91,7 @@ MachineRates corrected(MachineRates rates, const StepComparison& comparison) {
        {Lane::write, &MachineRates::nvme_write_bytes_per_second},
        {Lane::cpu, &MachineRates::memory_bytes_per_second}}};
   for (const auto& [lane, rate] : kRates) {
-    const auto index = static_cast<std::size_t>(lane);
-    rates.*rate /= ratio(simulated.by_lane[index], measured.by_lane[index]);
+    rates.*rate /= ratio(simulated.by_lane[lane], measured.by_lane[lane]);
   }
   return rates;
 }

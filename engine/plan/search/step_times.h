@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/enum_array.h"
 #include "engine/plan/program/program.h"
 #include "engine/plan/search/rates.h"
 #include "engine/plan/search/timeline.h"
@@ -14,7 +15,7 @@ namespace strata {
 
 struct StepTimes {
   double step = 0;  ///< seconds from a step's end to the next one's
-  std::array<double, kLanes.size()> by_lane = {};
+  EnumArray<Lane, double> by_lane = {};
   std::array<double, kOperations> by_operation = {};
 
   /// Adds what instructions took that every step performs. REQUIRES: the times are of this program.

@@ -4,22 +4,20 @@
 #include <map>
 #include <memory>
 
+#include "base/nth.h"
 #include "engine/plan/search/timeline.h"
 
 namespace strata {
 namespace {
 
 void find_kinds(const Program& program, RankUse& use) {
-  const auto of = [&](const Buffer& buffer) -> KindUse& {
-    return use.kinds[static_cast<std::size_t>(buffer.kind)];
-  };
+  const auto of = [&](const Buffer& buffer) -> KindUse& { return use.kinds[buffer.kind]; };
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent) of(buffer).stays[static_cast<std::size_t>(buffer.tier)] += buffer.bytes;
+    if (buffer.persistent) of(buffer).stays[buffer.tier] += buffer.bytes;
   }
   for (const Tier tier : kTiers) {
     const TierUse peak = tier_use(program, tier);
-    for (std::size_t kind = 0; kind < use.kinds.size(); ++kind)
-      use.kinds[kind].at_peak[static_cast<std::size_t>(tier)] = peak.by_kind[kind];
+    for (const BufferKind kind : kBufferKinds) use.kinds[kind].at_peak[tier] = peak.by_kind[kind];
   }
   for (const Instruction& instruction : program.instructions) {
     if (!is_transfer(instruction.operation) || !instruction.is_of_every_step()) continue;
@@ -36,8 +34,7 @@ void find_lanes(const Program& program, const RoundTimeline& round, RankUse& use
       const InstructionTime& time = round.instructions[i];
       if (program.instructions[i].lane != lane) continue;
       one.busy += time.end - time.start;
-      if (time.awaited >= 0)
-        waited[program.instructions[static_cast<std::size_t>(time.awaited)].operation] += time.waited;
+      if (time.awaited >= 0) waited[nth(program.instructions, time.awaited).operation] += time.waited;
     }
     if (one.busy <= 0) continue;
     one.idle = std::max(0.0, round.seconds - one.busy);

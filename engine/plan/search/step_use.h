@@ -3,11 +3,11 @@
 // timeline.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/program/traffic.h"
@@ -18,13 +18,9 @@ namespace strata {
 
 /// Bytes of one kind of buffers.
 struct KindUse {
-  std::array<Bytes, kTiers.size()> stays = {};    ///< by tier, from step to step
-  std::array<Bytes, kTiers.size()> at_peak = {};  ///< by tier, at its peak
-  Traffic moved;                                  ///< in a step that saves nothing
-
-  Bytes stays_on(Tier tier) const { return stays[static_cast<std::size_t>(tier)]; }
-  Bytes peak_on(Tier tier) const { return at_peak[static_cast<std::size_t>(tier)]; }
-  Bytes moved_over(Link link) const { return moved[link]; }
+  EnumArray<Tier, Bytes> stays = {};    ///< from step to step
+  EnumArray<Tier, Bytes> at_peak = {};  ///< at the tier's peak
+  Traffic moved;                        ///< in a step that saves nothing
 };
 
 struct LaneUse {
@@ -37,10 +33,8 @@ struct LaneUse {
 
 struct RankUse {
   std::int64_t rank = 0;
-  std::array<KindUse, kBufferKinds.size()> kinds = {};  ///< in the order of BufferKind
-  std::vector<LaneUse> lanes = {};                      ///< those that have work
-
-  const KindUse& of(BufferKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
+  EnumArray<BufferKind, KindUse> kinds = {};
+  std::vector<LaneUse> lanes = {};  ///< those that have work
 };
 
 /// Sums up each rank that does what others do not.

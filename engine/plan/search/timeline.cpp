@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/graph/unit_pass.h"
 #include "engine/plan/program/rank_tasks.h"
 
@@ -79,8 +80,7 @@ double InstructionCosts::seconds_of(const Instruction& instruction) const {
     case Lane::tensor:
     case Lane::context:
     case Lane::send:
-      return exchange_seconds(links_, program_.groups[static_cast<std::size_t>(instruction.exchange.group)],
-                              instruction.exchange);
+      return exchange_seconds(links_, nth(program_.groups, instruction.exchange.group), instruction.exchange);
     case Lane::compute:
     case Lane::cpu:
       return computing_seconds(instruction);
@@ -95,11 +95,11 @@ double InstructionCosts::seconds_of(const Instruction& instruction) const {
 double InstructionCosts::seconds_of_receive(const Instruction& receive) const {
   Exchange sent = receive.exchange;
   sent.sent = receive.writes.front().bytes();
-  return exchange_seconds(links_, program_.groups[static_cast<std::size_t>(sent.group)], sent);
+  return exchange_seconds(links_, nth(program_.groups, sent.group), sent);
 }
 
 double InstructionCosts::computing_seconds(const Instruction& instruction) const {
-  if (instruction.work >= 0 && !work_.empty()) return work_[static_cast<std::size_t>(instruction.work)];
+  if (instruction.work >= 0 && !work_.empty()) return nth(work_, instruction.work);
   if (instruction.flops > 0) return instruction.flops / rates_.flops_per_second;
   // A device with memory of its own goes through that far faster than through the host's.
   if (instruction.lane == Lane::compute && !rates_.cores_copy) return 0;
@@ -229,7 +229,7 @@ std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, co
   };
   const double seconds = finished(kSteady + 1) - finished(kSteady);
   for (std::size_t task = 0; task < kSteady * in_round; ++task)
-    lane_end[static_cast<std::size_t>(tasks[task].lane)] = timeline.tasks[task].end;
+    nth(lane_end, tasks[task].lane) = timeline.tasks[task].end;
   std::vector<RoundTimeline> rounds;
   std::size_t first = 0;  // of the rank's instructions in a round
   for (const RankProgram& rank : ranks) {
@@ -238,14 +238,14 @@ std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, co
     round.seconds = seconds;
     for (std::size_t i = first; i < first + count; ++i) {
       const std::size_t task = kSteady * in_round + i;
-      double& lane = lane_end[static_cast<std::size_t>(tasks[task].lane)];
+      double& lane = nth(lane_end, tasks[task].lane);
       InstructionTime& time = round.instructions.emplace_back();
       time = {.start = timeline.tasks[task].start, .end = timeline.tasks[task].end};
       time.waited = time.start - lane;
       double latest = lane;
       for (const std::int32_t after : tasks[task].after) {
         const auto awaited = static_cast<std::size_t>(after) % in_round;
-        const double end = timeline.tasks[static_cast<std::size_t>(after)].end;
+        const double end = nth(timeline.tasks, after).end;
         if (end <= latest || awaited < first || awaited >= first + count) continue;
         latest = end;
         time.awaited = static_cast<std::int32_t>(awaited - first);

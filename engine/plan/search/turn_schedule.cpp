@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/plan/search/turn_sequence.h"
 
 namespace strata {
@@ -81,8 +82,7 @@ class ListScheduling {
       const auto stage = static_cast<std::size_t>(stage_sets_[r].stages[m]);
       const JointTurn::OfStage& of = turn(m, t).stages[stage];
       if (of.turns == 0) continue;
-      for (const std::int32_t made : of.after)
-        start = std::max(start, of_[m].ends[static_cast<std::size_t>(made)][stage]);
+      for (const std::int32_t made : of.after) start = std::max(start, nth(of_[m].ends, made)[stage]);
       // What goes from stage to stage does so while the device computes.
       if (of.seconds > 0 || turn(m, t).is_of_one_stage()) start = std::max(start, free_[r]);
     }
@@ -97,7 +97,7 @@ class ListScheduling {
       ++of_[m].next[stage];
     }
     for (std::size_t r = 0; r < stage_sets_.size(); ++r) {
-      const JointTurn::OfStage& of = turn(m, t).stages[static_cast<std::size_t>(stage_sets_[r].stages[m])];
+      const JointTurn::OfStage& of = nth(turn(m, t).stages, stage_sets_[r].stages[m]);
       if (of.turns > 0 && of.seconds > 0) free_[r] = start + of.seconds;
     }
   }

@@ -105,7 +105,7 @@ TEST(Context, ComputesWhileKeysTravel) {
       continue;
     ++steps;
     // The last shift that stands before it in the program brings what the next step needs.
-    const LanePosition& wait = dependencies.waits[i][static_cast<std::size_t>(Lane::context)];
+    const LanePosition& wait = dependencies.waits[i][Lane::context];
     if (wait.position < shifts - 1 || wait.previous_step) ++beside;
   }
   EXPECT_EQ(steps, kLayers * 3 * 4);

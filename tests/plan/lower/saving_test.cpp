@@ -221,13 +221,12 @@ TEST(Dependencies, OnWhatAStepDoesNotSaveReachBackToTheCheckpointBeforeItButNotT
   const Program program = place(lower_training(model, tiny_strategy(model, {.saves = true})));
   const Dependencies dependencies = find_dependencies(program);
   const Rounds rounds = first_rounds(program, kSaves.steps, kSaves);
-  const auto lane = static_cast<std::size_t>(Lane::save);
-  const auto per_step = static_cast<std::int64_t>(dependencies.lanes[lane].size());
+  const auto per_step = static_cast<std::int64_t>(dependencies.lanes[Lane::save].size());
   const LanePosition third_of_the_step_before = {2, true};
-  EXPECT_LT(needed(dependencies, lane, third_of_the_step_before, 2, rounds), 0);
-  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 3, rounds), 2 * per_step + 3);
-  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 4, rounds), 3 * per_step - 1);
-  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 5, rounds), 3 * per_step - 1);
+  EXPECT_LT(needed(dependencies, Lane::save, third_of_the_step_before, 2, rounds), 0);
+  EXPECT_EQ(needed(dependencies, Lane::save, third_of_the_step_before, 3, rounds), 2 * per_step + 3);
+  EXPECT_EQ(needed(dependencies, Lane::save, third_of_the_step_before, 4, rounds), 3 * per_step - 1);
+  EXPECT_EQ(needed(dependencies, Lane::save, third_of_the_step_before, 5, rounds), 3 * per_step - 1);
 }
 
 }  // namespace

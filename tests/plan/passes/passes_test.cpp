@@ -562,8 +562,7 @@ TEST(Dependencies, ReachAcrossStepsAndNeverWaitForTheirOwnLane) {
   const Dependencies dependencies = find_dependencies(placed);
   bool crosses_steps = false;
   for (std::size_t i = 0; i < placed.instructions.size(); ++i) {
-    const auto own = static_cast<std::size_t>(placed.instructions[i].lane);
-    EXPECT_EQ(dependencies.waits[i][own].position, -1);
+    EXPECT_EQ(dependencies.waits[i][placed.instructions[i].lane].position, -1);
     for (const LanePosition& wait : dependencies.waits[i])
       crosses_steps |= wait.position >= 0 && wait.previous_step;
   }

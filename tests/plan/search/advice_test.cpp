@@ -192,7 +192,7 @@ TEST(AdviceLongTest, FindsWhatMakesARunFitWhoseDeviceIsTooSmall) {
   EXPECT_THAT(kinds_of(advice), Contains("train.microbatch"));
   for (const Prediction& one : advice.changes) {
     if (sets(one, "memory.device")) {
-      EXPECT_EQ(one.budgets[0], smallest);
+      EXPECT_EQ(one.budgets[Tier::device], smallest);
     }
   }
 }
@@ -292,10 +292,10 @@ TEST(AdviceLongTest, SetsOpenBudgetsOfEachChangedRun) {
     }
   };
   const Advice advice = advise(input);
-  EXPECT_EQ(advice.now.budgets[1], GiB - config.memory.device);
+  EXPECT_EQ(advice.now.budgets[Tier::host], GiB - config.memory.device);
   for (const Prediction& one : advice.changes) {
     if (sets(one, "memory.device")) {
-      EXPECT_EQ(one.budgets[1], GiB - one.budgets[0]);
+      EXPECT_EQ(one.budgets[Tier::host], GiB - one.budgets[Tier::device]);
     }
   }
 }

@@ -203,7 +203,7 @@ TEST(CertificatesLongTest, FallWithBudgetsAndRates) {
       return certify(facts_of(plan.model, plan.strategy, by), of, by).seconds;
     };
     const double now = bound(budgets, rates) * (1 + 1e-4);
-    for (const std::size_t tier : {0, 1}) {
+    for (const Tier tier : {Tier::device, Tier::host}) {
       TierBudgets more = budgets;
       if (more[tier] == kUnlimited) continue;
       more[tier] *= 2;
@@ -228,11 +228,12 @@ TEST(Certificates, CountWhatSmallMemoryMakesMove) {
   const StepFacts facts = facts_of(model, strategy, rates);
   const Certificate roomy = certify(facts, {kUnlimited, kUnlimited, 0}, rates);
   const Certificate tight = certify(facts, {facts.turn, kUnlimited, 0}, rates);
-  EXPECT_NEAR(roomy.of(BoundArgument::h2d) * rates.h2d_bytes_per_second, 4 * static_cast<double>(facts.data),
-              1);
+  EXPECT_NEAR(roomy.alone[BoundArgument::h2d] * rates.h2d_bytes_per_second,
+              4 * static_cast<double>(facts.data), 1);
   Bytes parameters = 0;
   for (const UnitFacts& unit : facts.units) parameters += unit.parameter;
-  EXPECT_GT(tight.of(BoundArgument::h2d) * rates.h2d_bytes_per_second, 1.3 * static_cast<double>(parameters));
+  EXPECT_GT(tight.alone[BoundArgument::h2d] * rates.h2d_bytes_per_second,
+            1.3 * static_cast<double>(parameters));
 }
 
 TEST(Certificates, OfPipelinesCountPassesOfTheLongestStage) {

@@ -107,8 +107,8 @@ void expect_exact(const Models& models, const JointPlan& plan) {
   EXPECT_LE(plan.arena_bytes(Tier::nvme), memory.nvme_size);
   for (const Tier tier : kTiers) {
     for (const std::optional<Plan>& part : plan.models) {
-      EXPECT_LE(part->training.of(tier).live_bytes, plan.training.of(tier).live_bytes);
-      EXPECT_LE(part->training.of(tier).peak_bytes, plan.training.of(tier).peak_bytes);
+      EXPECT_LE(part->training.use[tier].live_bytes, plan.training.use[tier].live_bytes);
+      EXPECT_LE(part->training.use[tier].peak_bytes, plan.training.use[tier].peak_bytes);
     }
   }
   for (const Link link : kLinks) {

@@ -30,8 +30,8 @@ TEST(Planner, KeepsEverythingOnTheDeviceWhereItFits) {
   const Model model = tiny_model();
   const Plan plan = make_plan(tiny_config(), model);
   for (const Tier tier : plan.strategy.state) EXPECT_EQ(tier, Tier::device);
-  EXPECT_EQ(plan.training.of(Tier::host).live_bytes,
-            plan.training.of(Tier::host).by_kind[static_cast<std::size_t>(BufferKind::communication)]);
+  EXPECT_EQ(plan.training.use[Tier::host].live_bytes,
+            plan.training.use[Tier::host].by_kind[BufferKind::communication]);
 }
 
 TEST(Planner, MovesNoStateOffADeviceThatHoldsAllOfItToUpdateItOnTheHost) {

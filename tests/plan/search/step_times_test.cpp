@@ -31,7 +31,7 @@ StepTimes times_of(const std::vector<double>& seconds) {
 }
 
 double of(const StepTimes& times, Lane lane) {
-  return times.by_lane[static_cast<std::size_t>(lane)];
+  return times.by_lane[lane];
 }
 double of(const StepTimes& times, Operation operation) {
   return times.by_operation[static_cast<std::size_t>(operation)];

@@ -28,7 +28,7 @@ TEST(StepUse, CountsAllBytesThatMoveAndStay) {
   const RankUse use = find_use(planned, run.rates).front();
   Traffic moved;
   for (const KindUse& kind : use.kinds) {
-    for (const Link link : kLinks) moved[link] += kind.moved_over(link);
+    for (const Link link : kLinks) moved[link] += kind.moved[link];
   }
   const PlannedProgram& program = planned.stages.front().training;
   EXPECT_GT(moved[Link::h2d], 0);
@@ -36,10 +36,10 @@ TEST(StepUse, CountsAllBytesThatMoveAndStay) {
   EXPECT_EQ(moved[Link::d2h], program.moved(Link::d2h));
   for (const Tier tier : kTiers) {
     Bytes at_peak = 0;
-    for (const KindUse& kind : use.kinds) at_peak += kind.peak_on(tier);
-    EXPECT_EQ(at_peak, program.of(tier).live_bytes);
+    for (const KindUse& kind : use.kinds) at_peak += kind.at_peak[tier];
+    EXPECT_EQ(at_peak, program.use[tier].live_bytes);
   }
-  EXPECT_GT(use.of(BufferKind::optimizer_state).stays_on(Tier::host), 0);
+  EXPECT_GT(use.kinds[BufferKind::optimizer_state].stays[Tier::host], 0);
 }
 
 TEST(StepUse, OfALaneIsWorkAndWaitsThatMakeUpTheStep) {
