@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/resolved_path.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
@@ -342,7 +343,7 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
       std::span<const float> values;  // read when they are asked for: then add() cares for what fails
       checkpoint->add(saved, kind, [&](std::int64_t first, std::int64_t count) {
         if (values.empty()) values = state.read(saved.unit, kind);
-        return values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+        return slice(values, first, count);
       });
     }
   }

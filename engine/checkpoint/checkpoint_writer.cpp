@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "base/finite.h"
+#include "base/nth.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/stored_state.h"
@@ -28,7 +29,7 @@ std::vector<TensorToWrite> tensors_to_write(const Model& model, const std::vecto
 /// Weights that are spoilt must not take the place of those that are not.
 void require_finite(std::span<const float> values, const std::string& tensor) {
   if (const auto at = first_not_finite(values))
-    throw NotFiniteError(fmt::format("{} has become {}", tensor, values[static_cast<std::size_t>(*at)]));
+    throw NotFiniteError(fmt::format("{} has become {}", tensor, nth(values, *at)));
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ void CheckpointWriter::open_files() {
   const int rank = ranks_ == nullptr ? 0 : ranks_->rank();
   const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
   for (const StateKind kind : saved_kinds_of(model_)) {
-    files_[static_cast<std::size_t>(kind)] =
+    nth(files_, kind) =
         std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(kind, rank, ranks),
                                             DType::fp32, tensors_to_write(model_, units_, flat_of(kind)));
   }
@@ -102,7 +103,7 @@ void CheckpointWriter::open_files() {
 
 void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadState& read) {
   if (next.range.count == 0) return;
-  auto& [units, elements] = added_[static_cast<std::size_t>(kind)];
+  auto& [units, elements] = nth(added_, kind);
   while (units < units_.size() &&
          (units_[units].range.flat != flat_of(kind) || elements == units_[units].range.count)) {
     ++units;
@@ -119,7 +120,7 @@ void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadStat
         const std::span<const float> values =
             read(piece.at + done, std::min(kLargestRead, piece.count() - done));
         if (are_weights(kind)) require_finite(values, piece.tensor->hf_name);
-        files_[static_cast<std::size_t>(kind)]->write(values);
+        nth(files_, kind)->write(values);
       }
     }
   });

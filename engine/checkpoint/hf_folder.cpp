@@ -12,6 +12,7 @@
 #include "base/excerpt.h"
 #include "base/json_text.h"
 #include "base/missing_path.h"
+#include "base/nth.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
 #include "engine/model/name_patterns.h"
@@ -231,8 +232,7 @@ void HfFolder::read_range(const Unit& unit, FlatRange range, std::span<float> fl
   assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
   for (const TensorRun& run : runs_in(unit, range)) {
-    read_tensor(run.tensor->hf_name, run.first,
-                flat.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
+    read_tensor(run.tensor->hf_name, run.first, slice(flat, run.at, run.count()));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/nth.h"
 #include "base/resolved_path.h"
 #include "base/task_arena.h"
 #include "engine/checkpoint/rounded_blocks.h"
@@ -22,7 +23,7 @@ template <typename Body>
 void for_pieces(std::span<float> values, const Body& body) {
   constexpr std::int64_t kPiece = 256 * 1024;
   for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
-    body(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+    body(first, slice(values, first, last - first));
   });
 }
 

@@ -16,6 +16,7 @@
 #include "base/excerpt.h"
 #include "base/json_text.h"
 #include "base/missing_path.h"
+#include "base/nth.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
 #include "engine/config/words.h"
@@ -350,7 +351,7 @@ void for_each_stretch(const ReadParameters& read, std::size_t unit, const Tensor
   std::vector<float> values(static_cast<std::size_t>(std::min(kLargestRead, tensor.elements)));
   for (std::int64_t done = 0; done < tensor.elements; done += kLargestRead) {
     const std::int64_t count = std::min(kLargestRead, tensor.elements - done);
-    const std::span<float> stretch = std::span(values).first(static_cast<std::size_t>(count));
+    const std::span<float> stretch = slice(values, 0, count);
     read(unit, {tensor.offset + done, count, tensor.flat}, stretch);
     visit(done, stretch);
   }
@@ -367,7 +368,7 @@ class AdapterDelta {
     for_each_stretch(read, unit, *layer.weight, [&](std::int64_t first, std::span<float> values) {
       add_to(first, values);
       for (std::int64_t i = 0; i < std::ssize(values); ++i)
-        squares[output_of(first + i)] += std::pow(double{values[static_cast<std::size_t>(i)]}, 2);
+        squares[output_of(first + i)] += std::pow(double{nth(values, i)}, 2);
     });
     const std::vector<float> magnitudes = read_all(read, unit, *layer.magnitude);
     for (std::size_t i = 0; i < squares.size(); ++i)
@@ -380,7 +381,7 @@ class AdapterDelta {
   void merge_into(std::int64_t first, std::span<float> values) const {
     add_to(first, values);
     for (std::int64_t i = 0; i < std::ssize(values) && !factors_.empty(); ++i)
-      values[static_cast<std::size_t>(i)] *= factors_[output_of(first + i)];
+      nth(values, i) *= factors_[output_of(first + i)];
   }
 
  private:
@@ -396,18 +397,15 @@ class AdapterDelta {
     const std::int64_t inputs = layer_.down->hf_shape.back();
     const bool is_linear = layer_.order == WeightOrder::linear;
     const auto at = [](const std::vector<float>& matrix, std::int64_t row, std::int64_t width,
-                       std::int64_t column) {
-      return matrix[static_cast<std::size_t>(row * width + column)];
-    };
+                       std::int64_t column) { return nth(matrix, row * width + column); };
     for (std::int64_t done = 0; done < std::ssize(values);) {
       const std::int64_t row = (first + done) / columns, column = (first + done) % columns;
       const std::int64_t count = std::min(columns - column, std::ssize(values) - done);
-      const std::span<float> part =
-          values.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count));
+      const std::span<float> part = slice(values, done, count);
       for (std::int64_t r = 0; r < rank; ++r) {
         const float factor = is_linear ? at(up_, row, rank, r) : at(down_, r, inputs, row);
         for (std::int64_t i = 0; i < count; ++i) {
-          part[static_cast<std::size_t>(i)] +=
+          nth(part, i) +=
               factor * (is_linear ? at(down_, r, inputs, column + i) : at(up_, column + i, rank, r));
         }
       }
@@ -448,8 +446,7 @@ ReadParameters merge_adapters(const Model& model, ReadParameters read) {
       if (layer == merging->layers.end()) continue;
       if (merging->last == nullptr || merging->last->weight() != piece.tensor)
         merging->last = std::make_unique<AdapterDelta>(read, unit, layer->second);
-      merging->last->merge_into(piece.first, out.subspan(static_cast<std::size_t>(piece.at),
-                                                         static_cast<std::size_t>(piece.count())));
+      merging->last->merge_into(piece.first, slice(out, piece.at, piece.count()));
     }
   };
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/finite.h"
+#include "base/nth.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace strata {
@@ -19,7 +20,7 @@ inline void read_weights(const SafetensorsReader& file, const std::string& name,
   if (const auto at = first_not_finite(out)) {
     throw NotFiniteError(fmt::format(
         "{}: element {} of tensor {} is {}: these weights are spoilt; take a copy from before that",
-        file.path().string(), first + *at, name, out[static_cast<std::size_t>(*at)]));
+        file.path().string(), first + *at, name, nth(out, *at)));
   }
 }
 

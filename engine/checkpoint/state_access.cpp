@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/nth.h"
 
 namespace strata {
 namespace {
@@ -58,9 +59,7 @@ class StateHash {
       of_ranks.push_back(receive(rank, runs));
     std::ranges::sort(runs, {}, [](const Run& run) { return std::pair(run.tensor, run.first); });
     for (const Run& run : runs) {
-      hash_.update(
-          std::as_bytes(std::span(of_ranks[static_cast<std::size_t>(run.rank)])
-                            .subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count))));
+      hash_.update(std::as_bytes(slice(nth(of_ranks, run.rank), run.at, run.count)));
     }
   }
 
@@ -102,8 +101,7 @@ class StateHash {
 
   void update(const Unit& unit, FlatRange range, std::span<const float> values) {
     for (const TensorPiece& piece : pieces_in(unit, range)) {
-      hash_.update(std::as_bytes(
-          values.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count()))));
+      hash_.update(std::as_bytes(slice(values, piece.at, piece.count())));
     }
   }
 

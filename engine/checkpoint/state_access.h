@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/nth.h"
 #include "collectives/communicator.h"
 #include "engine/model/flat_range.h"
 #include "engine/model/model.h"
@@ -52,7 +53,7 @@ std::vector<StateKind> saved_kinds_of(const Model& model);
 constexpr std::string_view name_of(StateKind kind) {
   constexpr std::array<std::string_view, kStateKinds.size()> kNames = {"master", "exp_avg", "exp_avg_sq",
                                                                        "momentum_buffer", "frozen"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return nth(kNames, kind);
 }
 
 /// One rank's way to its state. Units are named by their index in Model::units. REQUIRES: the unit has

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/finite.h"
+#include "base/nth.h"
 #include "engine/checkpoint/refusals.h"
 
 namespace strata {
@@ -158,7 +159,7 @@ void StoredState::add_file(const fs::path& path, StateKind kind,
     const auto [tensor, part] = part_of(name, stored, path, tensors);
     if (tensor->flat != flat_of(kind))
       report_damage(path, fmt::format("unexpected tensor {}: it belongs to another file", name));
-    std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)][tensor->hf_name];
+    std::vector<Part>& parts = nth(parts_, kind)[tensor->hf_name];
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::int64_t before = i * part.length() * static_cast<std::int64_t>(sizeof(float));
       parts.push_back({part.first + i * part.distance, part.last + i * part.distance, files_.size(),
@@ -170,7 +171,7 @@ void StoredState::add_file(const fs::path& path, StateKind kind,
 
 /// They must fill the tensor, without holes and without overlap.
 void StoredState::check_parts(StateKind kind, const TensorSpec& tensor) {
-  std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)][tensor.hf_name];
+  std::vector<Part>& parts = nth(parts_, kind)[tensor.hf_name];
   std::ranges::sort(parts, {}, &Part::first);
   std::int64_t end = 0;
   for (const Part& part : parts) {
@@ -198,30 +199,28 @@ void StoredState::read(std::size_t unit, StateKind kind, FlatRange range, std::s
   assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
   for (const TensorRun& run : runs_in(model_.units[unit], range)) {
-    read_tensor(kind, *run.tensor, run.first,
-                flat.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
+    read_tensor(kind, *run.tensor, run.first, slice(flat, run.at, run.count()));
   }
 }
 
 void StoredState::read_tensor(StateKind kind, const TensorSpec& tensor, std::int64_t first,
                               std::span<float> values) {
   if (kind == StateKind::frozen && names_base_) return base_(tensor, first, values);
-  const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(tensor.hf_name);
+  const std::vector<Part>& parts = nth(parts_, kind).at(tensor.hf_name);
   auto part = std::ranges::upper_bound(parts, first, {}, &Part::last);
   const std::int64_t begin = first;
   for (const std::int64_t last = first + std::ssize(values); first < last; first = part->last, ++part) {
     const std::int64_t count = std::min(part->last, last) - first;
     open(part->file)
         .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
-              std::as_writable_bytes(
-                  values.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(count))));
+              std::as_writable_bytes(slice(values, first - begin, count)));
   }
   if (!are_weights(kind)) return;
   if (const auto at = first_not_finite(values)) {
     throw NotFiniteError(
         fmt::format("checkpoint {}: element {} of tensor {} is {}: these weights are spoilt; move the "
                     "checkpoint away to use the one before it",
-                    folder_.string(), begin + *at, tensor.hf_name, values[static_cast<std::size_t>(*at)]));
+                    folder_.string(), begin + *at, tensor.hf_name, nth(values, *at)));
   }
 }
 

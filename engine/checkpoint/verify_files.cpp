@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "base/nth.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/manifest.h"
@@ -47,7 +48,7 @@ class Verification {
     while (!files_.empty() && bytes > 0) {
       if (!file_) begin();
       const Bytes count = std::min({bytes, static_cast<Bytes>(buffer_.size()), file_->size() - offset_});
-      const auto piece = std::span(buffer_).first(static_cast<std::size_t>(count));
+      const auto piece = slice(buffer_, 0, count);
       file_->read(offset_, piece);
       hash_->update(piece);
       offset_ += count;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/nth.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/cli/own_name.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 bool has_conversations(const DataFacts& facts) {
-  const auto count = [&](DocumentKind kind) { return facts.read.documents[static_cast<std::size_t>(kind)]; };
+  const auto count = [&](DocumentKind kind) { return nth(facts.read.documents, kind); };
   return count(DocumentKind::messages) + count(DocumentKind::sharegpt) > 0;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/data/megatron_index.h"
 
 namespace strata {
@@ -23,8 +24,8 @@ void for_each_length(const FileReader& file, const Use& use) {
   std::vector<std::int32_t> lengths(kValuesAtOnce);
   for (std::int64_t at = 0; at < file.size();) {
     const Bytes bytes = std::min<Bytes>(file.size() - at, std::ssize(lengths) * 4);
-    file.read(at, std::as_writable_bytes(std::span(lengths)).first(static_cast<std::size_t>(bytes)));
-    for (std::int64_t i = 0; i < bytes / 4; ++i) use(lengths[static_cast<std::size_t>(i)]);
+    file.read(at, slice(std::as_writable_bytes(std::span(lengths)), 0, bytes));
+    for (std::int64_t i = 0; i < bytes / 4; ++i) use(nth(lengths, i));
     at += bytes;
   }
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 
 namespace strata {
 namespace {
@@ -28,7 +29,7 @@ std::vector<std::int64_t> rounded_shares(std::span<const double> weights, double
   }
   std::ranges::sort(remainders);
   const std::int64_t left = Mixture::kLongestCycle - std::reduce(shares.begin(), shares.end());
-  for (std::int64_t i = 0; i < left; ++i) ++shares[remainders[static_cast<std::size_t>(i)].second];
+  for (std::int64_t i = 0; i < left; ++i) ++shares[nth(remainders, i).second];
   return shares;
 }
 
@@ -104,12 +105,12 @@ Mixture::Mixture(std::vector<std::int64_t> shares) : shares_(std::move(shares)) 
 }
 
 Mixture::Place Mixture::place(std::int64_t sample) const {
-  const auto [source, index] = places_[static_cast<std::size_t>(sample % cycle())];
+  const auto [source, index] = nth(places_, sample % cycle());
   return {source, sample / cycle() * shares_[source] + index};
 }
 
 std::int64_t Mixture::count(std::size_t source, std::int64_t samples) const {
-  const auto begun = std::span(places_).first(static_cast<std::size_t>(samples % cycle()));
+  const auto begun = slice(places_, 0, samples % cycle());
   return samples / cycle() * shares_[source] + std::ranges::count(begun, source, &PlaceInCycle::source);
 }
 

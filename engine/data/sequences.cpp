@@ -4,10 +4,14 @@
 #include <cassert>
 #include <numeric>
 
+#include "base/nth.h"
+
 namespace strata {
 
-SequenceData SequenceData::subspan(std::size_t first, std::size_t count) const {
-  const auto in = [&](std::span<std::int32_t> all) { return all.empty() ? all : all.subspan(first, count); };
+SequenceData SequenceData::slice(std::int64_t first, std::int64_t count) const {
+  const auto in = [&](std::span<std::int32_t> all) {
+    return all.empty() ? all : strata::slice(all, first, count);
+  };
   return {in(tokens), in(targets), in(places), in(lengths)};
 }
 
@@ -28,7 +32,7 @@ void Sequences::fill(std::int64_t sequence, const SequenceData& data, const Cont
     assert(own.empty() || std::ssize(own) == rows);
   for (std::int64_t at = 0; at < rows; at += stretch) {
     const std::int64_t position = part.positions(rows).at(at);
-    const SequenceData own = data.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch));
+    const SequenceData own = data.slice(at, stretch);
     if (packed_) {
       fill_pieces(packed_->pieces(sequence), position, stretch, own);
     } else {
@@ -43,16 +47,12 @@ void Sequences::fill_pieces(std::span<const DocumentPiece> pieces, std::int64_t 
   std::int64_t start = 0;  // of a piece, in the sequence
   for (const DocumentPiece& piece : pieces) {
     const std::int64_t first = std::max(start, begin), end = std::min(start + piece.length, begin + count);
-    if (first < end)
-      fill_piece(
-          piece, first - start,
-          data.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(end - first)));
+    if (first < end) fill_piece(piece, first - start, data.slice(first - begin, end - first));
     start += piece.length;
   }
   const std::int64_t first = std::max(start, begin), rest = begin + count - first;
   if (rest <= 0) return;
-  const SequenceData nothing =
-      data.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(rest));
+  const SequenceData nothing = data.slice(first - begin, rest);
   std::ranges::fill(nothing.tokens, 0);
   std::ranges::fill(nothing.targets, kUntrained);
   std::iota(nothing.places.begin(), nothing.places.end(), static_cast<std::int32_t>(first - start));

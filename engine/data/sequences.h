@@ -24,7 +24,7 @@ struct SequenceData {
   std::span<std::int32_t> tokens, targets, places;
   std::span<std::int32_t> lengths = {};  ///< of each token's document, what the sequence has of it
 
-  SequenceData subspan(std::size_t first, std::size_t count) const;
+  SequenceData slice(std::int64_t first, std::int64_t count) const;
 };
 
 /// The source must outlive them.

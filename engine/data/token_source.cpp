@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/data/megatron_index.h"
 
 namespace strata {
@@ -107,7 +108,7 @@ void TokenSource::check_beginnings() const {
     const std::int64_t end = starts_[i] + std::min(per_segment, segments_[i].tokens());
     for (std::int64_t first = starts_[i]; first < end; first += static_cast<std::int64_t>(buffer.size())) {
       const auto count = std::min(end - first, static_cast<std::int64_t>(buffer.size()));
-      read(first, std::span(buffer).first(static_cast<std::size_t>(count)));
+      read(first, slice(buffer, 0, count));
     }
   }
 }
@@ -128,7 +129,7 @@ void TokenSource::read(std::int64_t first, std::span<std::int32_t> out) const {
   for_stretches(first, std::ssize(out),
                 [&](const TokenSegment& segment, std::int64_t within, std::int64_t count, std::int64_t at) {
                   const std::int64_t ids = std::clamp<std::int64_t>(segment.ids - within, 0, count);
-                  const auto place = out.subspan(std::size_t(at), std::size_t(count));
+                  const auto place = slice(out, at, count);
                   if (ids > 0) copy_ids(segment, within, vocabulary_, place.first(std::size_t(ids)));
                   if (ids < count) place.back() = 0;
                 });
@@ -138,8 +139,7 @@ void TokenSource::leave_out_untrained(std::int64_t first, std::span<std::int32_t
   for_stretches(first, std::ssize(targets),
                 [&](const TokenSegment& segment, std::int64_t within, std::int64_t count, std::int64_t at) {
                   if (segment.trained == nullptr) return;
-                  const auto marks =
-                      segment.trained->bytes().subspan(std::size_t(within), std::size_t(count));
+                  const auto marks = slice(segment.trained->bytes(), within, count);
                   for (std::size_t i = 0; i < marks.size(); ++i)
                     if (marks[i] == std::byte{0}) targets[std::size_t(at) + i] = kUntrained;
                 });
@@ -153,7 +153,7 @@ std::int64_t TokenSource::trained(std::int64_t first, std::int64_t count) const 
                     sum += own;
                     return;
                   }
-                  const auto marks = segment.trained->bytes().subspan(std::size_t(within), std::size_t(own));
+                  const auto marks = slice(segment.trained->bytes(), within, own);
                   sum += own - std::ranges::count(marks, std::byte{0});
                 });
   return sum;
@@ -182,7 +182,7 @@ template <typename Visit>
 void TokenSource::for_documents(std::int64_t first, std::int64_t count, const Visit& visit) const {
   for_stretches(first, count,
                 [&](const TokenSegment& segment, std::int64_t within, std::int64_t own, std::int64_t at) {
-                  const auto& borders = borders_[static_cast<std::size_t>(&segment - segments_.data())];
+                  const auto& borders = nth(borders_, &segment - segments_.data());
                   const std::int64_t start = first + at - within, end = within + own;
                   for (std::int64_t id = within; id < end;) {
                     const std::int64_t begin = borders ? borders->begin_of(id) : 0;
@@ -202,7 +202,7 @@ std::int64_t TokenSource::begin_of_document(std::int64_t token) const {
 std::int64_t TokenSource::end_of_document(std::int64_t token) const {
   std::int64_t end = 0;
   for_stretches(token, 1, [&](const TokenSegment& segment, std::int64_t within, std::int64_t, std::int64_t) {
-    const auto& borders = borders_[static_cast<std::size_t>(&segment - segments_.data())];
+    const auto& borders = nth(borders_, &segment - segments_.data());
     end = token - within + (borders ? borders->end_of(within) : segment.tokens());
   });
   return end;
@@ -212,7 +212,7 @@ void TokenSource::read_places(std::int64_t first, std::int64_t cut, std::span<st
   for_documents(first, std::ssize(out), [&](std::int64_t begin, std::int64_t token, std::int64_t count) {
     const std::int64_t place = token - std::max(begin, cut);
     for (std::int64_t i = 0; i < count; ++i)
-      out[static_cast<std::size_t>(token - first + i)] = static_cast<std::int32_t>(place + i);
+      nth(out, token - first + i) = static_cast<std::int32_t>(place + i);
   });
 }
 
@@ -223,13 +223,13 @@ void TokenSource::read_lengths(std::int64_t first, std::pair<std::int64_t, std::
                 [&](std::int64_t, std::int64_t token, std::int64_t count) {
                   const std::int64_t from = std::max(token, first), to = std::min(token + count, behind);
                   for (std::int64_t at = from; at < to; ++at)
-                    out[static_cast<std::size_t>(at - first)] = static_cast<std::int32_t>(count);
+                    nth(out, at - first) = static_cast<std::int32_t>(count);
                 });
 }
 
 void TokenSource::leave_out_beginnings(std::int64_t first, std::span<std::int32_t> targets) const {
   for_documents(first, std::ssize(targets), [&](std::int64_t begin, std::int64_t token, std::int64_t) {
-    if (begin == token) targets[static_cast<std::size_t>(token - first)] = kUntrained;
+    if (begin == token) nth(targets, token - first) = kUntrained;
   });
 }
 

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "base/missing_path.h"
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
 #include "engine/chat/template_files.h"
@@ -234,7 +235,7 @@ class Tokenizing {
   }
 
   void count(const TextDocument& document, DocumentKind kind) {
-    if (!document.goes_on) ++state_.read.documents[static_cast<std::size_t>(kind)];
+    if (!document.goes_on) ++nth(state_.read.documents, kind);
     // JSON is refused if it is no UTF-8.
     if (document.line == 0) state_.read.count_replaced(document.file->path(), document.source);
   }

@@ -12,6 +12,7 @@
 #include "base/block_codes.h"
 #include "base/context_part.h"
 #include "base/float8.h"
+#include "base/nth.h"
 #include "base/precision.h"
 #include "engine/device/matrix.h"
 #include "optim/optimizer_state.h"
@@ -212,7 +213,7 @@ using Places = std::span<const std::int32_t>;
 
 /// That of a row of sequences one behind another: its place in its document, or in its sequence.
 inline std::int64_t position_of(const Places& places, std::int64_t row, std::int64_t sequence) {
-  return places.empty() ? row % sequence : places[static_cast<std::size_t>(row)];
+  return places.empty() ? row % sequence : nth(places, row);
 }
 
 /// Scaled-dot-product attention, computed in blocks so that memory is linear in the sequence (Dao et al.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
 #include "engine/device/cpu/block_product.h"
 #include "engine/device/cpu/packing.h"
 #include "engine/device/kernels.h"
@@ -24,7 +25,7 @@ inline VisibleKeys visible_keys(const AttentionShape& shape, const Places& place
   const Positions keys = shape.keys();
   const std::int64_t position = shape.queries().at(query);
   std::int64_t reach = shape.window > 0 ? shape.window - 1 : position;
-  if (!places.empty()) reach = std::min<std::int64_t>(reach, places[static_cast<std::size_t>(query)]);
+  if (!places.empty()) reach = std::min<std::int64_t>(reach, nth(places, query));
   return {keys.below(position - reach), keys.below(position + 1)};
 }
 

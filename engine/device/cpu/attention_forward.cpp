@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/context.h"
@@ -294,8 +295,7 @@ class ForwardTask {
     std::array<float, kQueryRows> decay;
     for (std::int64_t i = 0; i < rows; ++i) {
       const VisibleKeys keys = visible_keys(shape_, places_, row + i);
-      visible[static_cast<std::size_t>(i)] = {std::max(keys.first, start) - start,
-                                              std::min(keys.last, end) - start};
+      nth(visible, i) = {std::max(keys.first, start) - start, std::min(keys.last, end) - start};
     }
     HWY_DYNAMIC_DISPATCH(softmax_block)
     ({.scores = scratch_.scores,
@@ -310,7 +310,7 @@ class ForwardTask {
       .decay = decay.data()},
      dtype_);
     for (std::int64_t i = 0; i < rows; ++i) {
-      const float factor = decay[static_cast<std::size_t>(i)];
+      const float factor = nth(decay, i);
       float* out = scratch_.out + (row - begin + i) * scratch_.out_stride;
       if (factor != 1.0F) HWY_DYNAMIC_DISPATCH(scale_row)(out, scratch_.out_stride, factor);
     }

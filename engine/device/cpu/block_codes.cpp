@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -49,7 +50,7 @@ void decode_elements(const DecodeBlocks& call, std::int64_t begin, std::int64_t 
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t block = (call.first + i) / call.block;
       const std::int64_t last = std::min(end, (block + 1) * call.block - call.first);
-      const float scale = call.scales[static_cast<std::size_t>(block)];
+      const float scale = nth(call.scales, block);
       if (call.format == BlockFormat::int8) {
         decode_block<BlockFormat::int8>(call.codes.data(), scale, i, last, to);
       } else {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -140,7 +141,7 @@ void run_on_cpu(CpuContext& context, const CachedAttention& call) {
   context.pool.for_each(shape.batch * shape.heads, [&](std::int64_t task, int slot) {
     const CachedScratch scratch(context.scratch.slot(slot), shape.head_dimension);
     const std::int64_t batch = task / shape.heads, head = task % shape.heads;
-    const std::int64_t length = call.lengths[static_cast<std::size_t>(batch)];
+    const std::int64_t length = nth(call.lengths, batch);
     const std::int64_t keys = shape.window > 0 ? std::min(shape.window, length) : length;
     const std::int64_t first = batch * shape.sequence + length - keys;
     const std::int64_t kv_column = head / (shape.heads / shape.kv_heads) * shape.head_dimension;

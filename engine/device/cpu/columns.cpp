@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -43,7 +44,7 @@ void dot_columns(const Matrix& a, const Matrix& b, const float* factors, float* 
       for (std::size_t i = 0; i < all.size(); ++i) all[i] += some[i];
     }
     for (std::int64_t i = 0; i < a.columns; ++i) {
-      const float sum = all[static_cast<std::size_t>(i)];
+      const float sum = nth(all, i);
       sums[i] += factors == nullptr ? sum : factors[i] * sum;
     }
   });

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -85,7 +86,7 @@ HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin,
   const float factor = factor_of(call.gradient_scale, call.loss_scale);
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
-    const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
+    const std::int64_t target = nth(call.targets, row);
     if (target == kNoTarget) {
       call.losses.row<float>(0)[row] = 0;
       if (call.gradient) std::fill_n(logits, count, T());
@@ -109,7 +110,7 @@ HWY_INLINE void softmax_part_rows(const SoftmaxPart& call, std::int64_t begin, s
                                   float* exponentials) {
   for (std::int64_t row = begin; row < end; ++row) {
     float* statistics = call.statistics.row<float>(row);
-    const std::int32_t of_all = call.targets[static_cast<std::size_t>(row)];
+    const std::int32_t of_all = nth(call.targets, row);
     if (of_all == kNoTarget) {
       std::fill_n(statistics, kSoftmaxStatistics, 0.0F);
       continue;
@@ -148,7 +149,7 @@ HWY_INLINE void parts_gradient_rows(const PartsGradient& call, std::int64_t begi
   const float factor = factor_of(call.gradient_scale, call.loss_scale);
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
-    const std::int32_t of_all = call.targets[static_cast<std::size_t>(row)];
+    const std::int32_t of_all = nth(call.targets, row);
     if (of_all == kNoTarget) {
       std::fill_n(logits, count, T());
       continue;

@@ -2,6 +2,7 @@
 
 #include <cassert>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -29,7 +30,7 @@ void drop_rows(const Dropout& call, std::int64_t begin, std::int64_t end) {
   const std::uint32_t threshold = dropout_threshold(call.probability);
   with_storage_type(call.x.dtype, [&]<typename T>(T) HWY_ATTR {
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int32_t key = call.keys[static_cast<std::size_t>(row)];
+      const std::int32_t key = nth(call.keys, row);
       const bool keeps_all = key == kWithoutDropout;
       const Words of_row = hn::Set(words, dropout_row(key, call.site));
       const Words least = hn::Set(words, keeps_all ? 0U : threshold);

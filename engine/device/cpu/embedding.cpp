@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -25,7 +26,7 @@ HWY_INLINE T* row_of(const Matrix& table, const FirstRow& first_row, std::int32_
 template <typename T>
 HWY_INLINE void look_up_rows(const EmbeddingForward& call, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* from = row_of<T>(call.table, call.first_row, call.tokens[static_cast<std::size_t>(row)]);
+    const T* from = row_of<T>(call.table, call.first_row, nth(call.tokens, row));
     const T* position =
         call.positions ? call.positions.row<T>(position_of(call.places, row, call.sequence)) : nullptr;
     T* to = call.out.row<T>(row);
@@ -53,7 +54,7 @@ HWY_INLINE void scatter_rows(const EmbeddingBackward& call) {
   const std::int64_t columns = call.out_gradient.columns;
   for (std::int64_t row = 0; row < call.out_gradient.rows; ++row) {
     const T* from = call.out_gradient.row<T>(row);
-    const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
+    const std::int32_t token = nth(call.tokens, row);
     if (call.table_gradient && token != call.padding_token) {
       float* to = row_of<float>(call.table_gradient, call.first_row, token);
       if (to != nullptr) add_row(from, columns, to);

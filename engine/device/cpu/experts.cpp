@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -40,8 +41,7 @@ HWY_INLINE void route_tokens(const RouteForward& call, std::int64_t begin, std::
     const float total = write_exponentials(logits, count, row_maximum(logits, count), probabilities);
     map(probabilities, probabilities, count,
         [&](Float value) HWY_ATTR { return hn::Div(value, broadcast(total)); });
-    const auto experts =
-        call.experts.subspan(static_cast<std::size_t>(token * top_k), static_cast<std::size_t>(top_k));
+    const auto experts = slice(call.experts, token * top_k, top_k);
     choose_experts(logits, count, experts);
     float* weights = call.weights.row<float>(token);
     float sum = 0;
@@ -138,7 +138,7 @@ HWY_INLINE void combine_tokens_backward(const CombineRowsBackward& call, std::in
   for (std::int64_t token = begin; token < end; ++token) {
     const T* gradient = call.out_gradient.row<const T>(token);
     for (std::int64_t s = 0; s < slots; ++s) {
-      const std::int32_t place = call.places[static_cast<std::size_t>(token * slots + s)];
+      const std::int32_t place = nth(call.places, token * slots + s);
       const T* x = call.x.row<const T>(place);
       T* to = call.x_gradient.row<T>(place);
       const Float weight = broadcast(call.weights.row<const float>(token)[s]);
@@ -207,13 +207,12 @@ void run_on_cpu(CpuContext& /*context*/, const LoadBalance& call) {
 void run_on_cpu(CpuContext& /*context*/, const GroupRows& call) {
   const auto& [groups, copies, sources, places, offsets] = call;
   std::fill(offsets.begin(), offsets.end(), 0);
-  for (const std::int32_t group : groups) ++offsets[static_cast<std::size_t>(group) + 1];
+  for (const std::int32_t group : groups) ++nth(offsets, group + 1);
   for (std::size_t g = 1; g < offsets.size(); ++g) offsets[g] += offsets[g - 1];
   // offsets[g] is where the group's next row goes, and in the end where the next group begins.
   for (std::size_t row = 0; row < groups.size(); ++row) {
-    const std::int32_t place = offsets[static_cast<std::size_t>(groups[row])]++;
-    sources[static_cast<std::size_t>(place)] =
-        static_cast<std::int32_t>(static_cast<std::int64_t>(row) / copies);
+    const std::int32_t place = nth(offsets, groups[row])++;
+    nth(sources, place) = static_cast<std::int32_t>(static_cast<std::int64_t>(row) / copies);
     places[row] = place;
   }
   std::copy_backward(offsets.begin(), offsets.end() - 1, offsets.end());

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/row_lists.h"
@@ -18,7 +19,7 @@ template <typename From, typename To>
 HWY_INLINE void copy_rows_of_type(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out,
                                   std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
-    const std::int32_t row = rows[static_cast<std::size_t>(i)];
+    const std::int32_t row = nth(rows, i);
     if (row == kNoRow) {
       std::fill_n(out.row<To>(i), out.columns, To(0.0F));
     } else {

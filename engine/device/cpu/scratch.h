@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/arena.h"
+#include "base/nth.h"
 #include "engine/device/scratch.h"
 
 namespace strata {
@@ -21,7 +22,7 @@ class CpuScratch {
   }
   /// Aligned to a page; contents are unspecified and valid until the next kernel.
   std::byte* shared() { return shared_.data(); }
-  std::byte* slot(int index) { return slots_[static_cast<std::size_t>(index)].data(); }
+  std::byte* slot(int index) { return nth(slots_, index).data(); }
 
   Bytes bytes() const {
     Bytes sum = shared_.size();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/nth.h"
 #include "base/vector_target.h"
 #include "engine/device/cpu/conversion.h"
 #include "engine/device/cpu/finish.h"
@@ -158,8 +159,7 @@ void multiply_native(const TileProduct& product, const void* a, const void* b, v
   Execution& run = execution(product);
   const std::array<const void*, 5> data = {a, b, out, scratch, bias};
   for (int i = 0; i < run.count; ++i) {
-    run.memory[static_cast<std::size_t>(i)].set_data_handle(
-        const_cast<void*>(data[static_cast<std::size_t>(i)]));
+    nth(run.memory, i).set_data_handle(const_cast<void*>(nth(data, i)));
   }
   dnnl::error::wrap_c_api(
       dnnl_primitive_execute(run.primitive.get(), stream.get(), run.count, run.arguments.data()),

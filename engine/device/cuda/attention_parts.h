@@ -3,6 +3,7 @@
 // are summed in the order of heads.
 #pragma once
 
+#include "base/nth.h"
 #include "engine/device/cuda/attention_chunk.h"
 #include "engine/device/cuda/context.h"
 
@@ -55,8 +56,7 @@ class PartOperands {
   }
   Places places(const Places& places) const {
     if (places.empty()) return places;
-    return places.subspan(static_cast<std::size_t>(part_.batch * whole_.sequence),
-                          static_cast<std::size_t>(shape_.batch * whole_.sequence));
+    return strata::slice(places, part_.batch * whole_.sequence, shape_.batch * whole_.sequence);
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 
@@ -28,7 +29,7 @@ bool sees(const Call& call, std::int64_t batch, std::int64_t t, std::int64_t s) 
   const std::int64_t distance = shape.queries().at(t) - shape.keys().at(s);
   const std::int64_t row = batch * shape.sequence + t;
   return distance >= 0 && (shape.window == 0 || distance < shape.window) &&
-         (call.places.empty() || distance <= call.places[static_cast<std::size_t>(row)]);
+         (call.places.empty() || distance <= nth(call.places, row));
 }
 
 /// What softmax is given for a product of query and key, and its derivative by that product.
@@ -81,7 +82,7 @@ void run_on_reference(const AttentionForward& attention) {
       const double normaliser_before = before ? load(log_sum_exp_before, head.statistics_row, t) : -INFINITY;
       double largest = normaliser_before;
       for (std::int64_t s = 0; s < shape.sequence; ++s) {
-        double& score = scores[static_cast<std::size_t>(s)];
+        double& score = nth(scores, s);
         score = -INFINITY;
         if (!sees(attention, batch, t, s)) continue;
         score = Score(shape, dot(query, head.first_row + t, head.query_column, key, head.first_row + s,
@@ -91,7 +92,7 @@ void run_on_reference(const AttentionForward& attention) {
       }
       double sum = before ? std::exp(normaliser_before - largest) : 0;
       for (std::int64_t s = 0; s < shape.sequence; ++s)
-        if (sees(attention, batch, t, s)) sum += std::exp(scores[static_cast<std::size_t>(s)] - largest);
+        if (sees(attention, batch, t, s)) sum += std::exp(nth(scores, s) - largest);
       const double normaliser = largest + std::log(sum);
       store(log_sum_exp, head.statistics_row, t, normaliser);
       const double share_before = before ? std::exp(normaliser_before - normaliser) : 0;
@@ -99,8 +100,8 @@ void run_on_reference(const AttentionForward& attention) {
         double result = before ? share_before * load(before, head.first_row + t, head.query_column + d) : 0;
         for (std::int64_t s = 0; s < shape.sequence; ++s) {
           if (!sees(attention, batch, t, s)) continue;
-          result += std::exp(scores[static_cast<std::size_t>(s)] - normaliser) *
-                    load(value, head.first_row + s, head.kv_column + d);
+          result +=
+              std::exp(nth(scores, s) - normaliser) * load(value, head.first_row + s, head.kv_column + d);
         }
         store(out, head.first_row + t, head.query_column + d, result);
       }
@@ -155,13 +156,12 @@ void run_on_reference(const AttentionBackward& attention) {
   }
   const auto write = [](const std::vector<double>& sums, const Matrix& gradient) {
     for_each_element(gradient, [&](std::int64_t row, std::int64_t column) {
-      store(gradient, row, column, sums[static_cast<std::size_t>(row * gradient.columns + column)]);
+      store(gradient, row, column, nth(sums, row * gradient.columns + column));
     });
   };
   if (a.query_gradient_before) {
     for_each_element(a.query_gradient, [&](std::int64_t row, std::int64_t column) {
-      query_sums[static_cast<std::size_t>(row * a.query.columns + column)] +=
-          load(a.query_gradient_before, row, column);
+      nth(query_sums, row * a.query.columns + column) += load(a.query_gradient_before, row, column);
     });
   }
   write(query_sums, a.query_gradient);
@@ -183,25 +183,25 @@ void run_on_reference(const CachedAttention& attention) {
   for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
     const std::int64_t batch = index / shape.heads;
     const Head head(shape, batch, index % shape.heads);
-    const std::int64_t length = lengths[static_cast<std::size_t>(batch)];
+    const std::int64_t length = nth(lengths, batch);
     expect(length >= 1 && length <= shape.sequence, "lengths between 1 and the rows of the cache");
     const std::int64_t first = shape.window > 0 ? std::max<std::int64_t>(0, length - shape.window) : 0;
     double largest = -INFINITY, total = 0;
     for (std::int64_t s = first; s < length; ++s) {
       const Score score(shape, dot(query, batch, head.query_column, key, head.first_row + s, head.kv_column,
                                    shape.head_dimension));
-      weights[static_cast<std::size_t>(s)] = score.value;
+      nth(weights, s) = score.value;
       largest = std::max(largest, score.value);
     }
     for (std::int64_t s = first; s < length; ++s) {
-      double& weight = weights[static_cast<std::size_t>(s)];
+      double& weight = nth(weights, s);
       weight = std::exp(weight - largest);
       total += weight;
     }
     for (std::int64_t d = 0; d < shape.head_dimension; ++d) {
       double sum = 0;
       for (std::int64_t s = first; s < length; ++s)
-        sum += weights[static_cast<std::size_t>(s)] * load(value, head.first_row + s, head.kv_column + d);
+        sum += nth(weights, s) * load(value, head.first_row + s, head.kv_column + d);
       store(out, batch, head.query_column + d, sum / total);
     }
   }

@@ -8,6 +8,7 @@
 #include "base/block_codes.h"
 #include "base/dropout.h"
 #include "base/float8.h"
+#include "base/nth.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 
@@ -226,7 +227,7 @@ void run_on_reference(const EmbeddingForward& call) {
          "positions of at least [sequence, hidden]");
   expect_places(call.places, call.out.rows);
   for_each_element(call.out, [&](std::int64_t row, std::int64_t column) {
-    const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
+    const std::int32_t token = nth(call.tokens, row);
     const std::int64_t table_row = token - call.first_row.value_or(0);
     const bool has_row = table_row >= 0 && table_row < call.table.rows;
     expect(token >= 0 && (has_row || call.first_row), "tokens in [0, vocabulary)");
@@ -246,7 +247,7 @@ void run_on_reference(const EmbeddingBackward& call) {
          "an fp32 table_gradient of [vocabulary, hidden]");
   expect_places(call.places, out_gradient.rows);
   for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
-    const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
+    const std::int32_t token = nth(call.tokens, row);
     const std::int64_t table_row = token - call.first_row.value_or(0);
     const bool has_row = table_row >= 0 && table_row < table_gradient.rows;
     expect(token >= 0 && (!table_gradient || has_row || call.first_row), "tokens in [0, vocabulary)");
@@ -315,7 +316,7 @@ void run_on_reference(const CrossEntropy& loss) {
       is_fp32(loss.losses, 1, logits.rows) && static_cast<std::int64_t>(loss.targets.size()) == logits.rows,
       "a target and an fp32 loss for each row");
   for (std::int64_t row = 0; row < logits.rows; ++row) {
-    const std::int32_t target = loss.targets[static_cast<std::size_t>(row)];
+    const std::int32_t target = nth(loss.targets, row);
     if (target == kNoTarget) {
       store(loss.losses, 0, row, 0);
       if (loss.gradient) run_on_reference(Zero{logits.row_slice(row, 1)});
@@ -337,7 +338,7 @@ void run_on_reference(const SoftmaxPart& call) {
              static_cast<std::int64_t>(call.targets.size()) == logits.rows,
          "a target and fp32 statistics for each row");
   for (std::int64_t row = 0; row < logits.rows; ++row) {
-    const std::int32_t target = call.targets[static_cast<std::size_t>(row)];
+    const std::int32_t target = nth(call.targets, row);
     if (target == kNoTarget) {
       run_on_reference(Zero{call.statistics.row_slice(row, 1)});
       continue;
@@ -367,7 +368,7 @@ void run_on_reference(const PartsGradient& call) {
              static_cast<std::int64_t>(call.targets.size()) == call.logits.rows,
          "a target and statistics of whole parts for each row");
   for (std::int64_t row = 0; row < call.logits.rows; ++row) {
-    const std::int32_t target = call.targets[static_cast<std::size_t>(row)];
+    const std::int32_t target = nth(call.targets, row);
     if (target == kNoTarget) {
       run_on_reference(Zero{call.logits.row_slice(row, 1)});
       continue;
@@ -397,7 +398,7 @@ void run_on_reference(const Dropout& call) {
   const std::uint32_t threshold = dropout_threshold(probability);
   const float factor = dropout_factor(probability);
   for (std::int64_t row = 0; row < x.rows; ++row) {
-    const std::int32_t key = keys[static_cast<std::size_t>(row)];
+    const std::int32_t key = nth(keys, row);
     for (std::int64_t column = 0; column < x.columns; ++column) {
       const double value = load(x, row, column);
       const bool kept = is_kept(dropout_row(key, site), first_column + column, threshold);
@@ -429,8 +430,7 @@ void run_on_reference(const EncodeFloat8& call) {
   const Float8Scale scale = Float8Scale::of(static_cast<float>(largest));
   *call.scale = scale.factors();
   for (std::int64_t i = 0; i < count; ++i)
-    call.codes[static_cast<std::size_t>(i)] =
-        float8_e4m3(static_cast<float>(load(call.x, 0, i)) * scale.factor()).bits;
+    nth(call.codes, i) = float8_e4m3(static_cast<float>(load(call.x, 0, i)) * scale.factor()).bits;
 }
 
 void run_on_reference(const DecodeFloat8& call) {
@@ -438,8 +438,7 @@ void run_on_reference(const DecodeFloat8& call) {
   expect(is_shape(call.out, 1, count) && call.out.dtype == DType::bf16 && count % kCodesAtOnce == 0,
          "a number of bf16 for each code, in whole runs");
   for (std::int64_t i = 0; i < count; ++i)
-    call.out.row<bfloat16>(0)[i] =
-        decoded_float8(call.codes[static_cast<std::size_t>(i)], call.scale->inverse);
+    call.out.row<bfloat16>(0)[i] = decoded_float8(nth(call.codes, i), call.scale->inverse);
 }
 
 void run_on_reference(const DecodeBlocks& call) {
@@ -450,7 +449,7 @@ void run_on_reference(const DecodeBlocks& call) {
              std::ssize(call.scales) * call.block >= call.first + count,
          "a scale for each block");
   for (std::int64_t i = 0; i < count; ++i) {
-    const float scale = call.scales[static_cast<std::size_t>((call.first + i) / call.block)];
+    const float scale = nth(call.scales, (call.first + i) / call.block);
     store(call.out, 0, i, block_number(call.format, code_at(call.format, call.codes.data(), i), scale));
   }
 }

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 
@@ -14,10 +15,6 @@ namespace {
 
 std::int64_t size_of_span(std::span<const std::int32_t> values) {
   return static_cast<std::int64_t>(values.size());
-}
-
-std::int32_t at(std::span<const std::int32_t> values, std::int64_t i) {
-  return values[static_cast<std::size_t>(i)];
 }
 
 /// All experts, those that are chosen first.
@@ -60,11 +57,11 @@ void run_on_reference(const RouteForward& call) {
     const std::vector<std::int32_t> order = by_descending_logit(logits, token);
     double sum = 0;
     for (std::int64_t s = 0; s < top_k; ++s) {
-      experts[static_cast<std::size_t>(token * top_k + s)] = at(order, s);
-      sum += load(probabilities, token, at(order, s));
+      nth(experts, token * top_k + s) = nth(order, s);
+      sum += load(probabilities, token, nth(order, s));
     }
     for (std::int64_t s = 0; s < top_k; ++s)
-      store(weights, token, s, load(probabilities, token, at(order, s)) / (normalise ? sum : 1));
+      store(weights, token, s, load(probabilities, token, nth(order, s)) / (normalise ? sum : 1));
   }
 }
 
@@ -80,27 +77,24 @@ void run_on_reference(const RouteBackward& call) {
          "fp32 operands of [tokens, experts] and [tokens, top_k]");
   for (std::int64_t token = 0; token < tokens; ++token) {
     std::vector<double> of_probabilities(static_cast<std::size_t>(count), 0.0), of_chosen = of_probabilities;
-    for (std::int64_t e = 0; balance && e < count; ++e)
-      of_probabilities[static_cast<std::size_t>(e)] = load(balance, 0, e);
+    for (std::int64_t e = 0; balance && e < count; ++e) nth(of_probabilities, e) = load(balance, 0, e);
     double common = 0;
     for (std::int64_t s = 0; s < top_k; ++s)
       common += load(weights_gradient, token, s) * load(weights, token, s);
     for (std::int64_t s = 0; s < top_k; ++s) {
-      const auto expert = static_cast<std::size_t>(at(experts, token * top_k + s));
+      const std::int32_t expert = nth(experts, token * top_k + s);
       const double gradient = load(weights_gradient, token, s);
       if (normalise) {
-        of_chosen[expert] = load(weights, token, s) * (gradient - common);
+        nth(of_chosen, expert) = load(weights, token, s) * (gradient - common);
       } else {
-        of_probabilities[expert] += gradient;
+        nth(of_probabilities, expert) += gradient;
       }
     }
     double mean = 0;
-    for (std::int64_t e = 0; e < count; ++e)
-      mean += load(probabilities, token, e) * of_probabilities[static_cast<std::size_t>(e)];
+    for (std::int64_t e = 0; e < count; ++e) mean += load(probabilities, token, e) * nth(of_probabilities, e);
     for (std::int64_t e = 0; e < count; ++e) {
-      const auto i = static_cast<std::size_t>(e);
       store(logits_gradient, token, e,
-            load(probabilities, token, e) * (of_probabilities[i] - mean) + of_chosen[i]);
+            load(probabilities, token, e) * (nth(of_probabilities, e) - mean) + nth(of_chosen, e));
     }
   }
 }
@@ -129,11 +123,11 @@ void run_on_reference(const GroupRows& call) {
          "groups in [0, number of groups)");
   std::int32_t place = 0;
   for (std::int64_t group = 0; group < count; ++group) {
-    offsets[static_cast<std::size_t>(group)] = place;
+    nth(offsets, group) = place;
     for (std::int64_t row = 0; row < rows; ++row) {
-      if (at(groups, row) != group) continue;
-      sources[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(row / copies);
-      places[static_cast<std::size_t>(row)] = place++;
+      if (nth(groups, row) != group) continue;
+      nth(sources, place) = static_cast<std::int32_t>(row / copies);
+      nth(places, row) = place++;
     }
   }
   offsets.back() = place;
@@ -143,7 +137,7 @@ void run_on_reference(const CountRows& call) {
   const auto& [offsets, counts] = call;
   expect(is_fp32(counts, 1, size_of_span(offsets) - 1), "fp32 counts of [1, groups]");
   for (std::int64_t group = 0; group < counts.columns; ++group)
-    add_to(counts, 0, group, at(offsets, group + 1) - at(offsets, group));
+    add_to(counts, 0, group, nth(offsets, group + 1) - nth(offsets, group));
 }
 
 void run_on_reference(const CombineRows& call) {
@@ -156,7 +150,7 @@ void run_on_reference(const CombineRows& call) {
     double sum = 0;
     for (std::int64_t s = 0; s < slots; ++s) {
       const double weight = call.weights ? load(call.weights, token, s) : 1;
-      sum += weight * load(call.x, at(call.places, token * slots + s), column);
+      sum += weight * load(call.x, nth(call.places, token * slots + s), column);
     }
     store(call.out, token, column, sum);
   });
@@ -170,7 +164,7 @@ void run_on_reference(const CombineRowsBackward& call) {
              is_fp32(call.weights_gradient, tokens, slots),
          "x and its gradient of [tokens * slots, columns], fp32 weights of [tokens, slots]");
   for_each_element(call.weights, [&](std::int64_t token, std::int64_t s) {
-    const std::int32_t place = at(call.places, token * slots + s);
+    const std::int32_t place = nth(call.places, token * slots + s);
     const double weight = load(call.weights, token, s);
     double sum = 0;
     for (std::int64_t c = 0; c < columns; ++c)
@@ -190,7 +184,7 @@ void run_on_reference(const GroupedProduct& product) {
              out.dtype == a.dtype,
          "a matrix of b for each group");
   for (std::int64_t g = 0; g < groups; ++g) {
-    const std::int64_t first = at(offsets, g), rows = at(offsets, g + 1) - first;
+    const std::int64_t first = nth(offsets, g), rows = nth(offsets, g + 1) - first;
     if (rows == 0) continue;
     run_on_reference(Product{.a = a.row_slice(first, rows),
                              .b = b.row_slice(g * (b.rows / groups), b.rows / groups),
@@ -206,7 +200,7 @@ void run_on_reference(const GroupedWeightGradient& product) {
   expect(a.rows == b.rows && a.dtype == b.dtype && is_fp32(gradient, groups * a.columns, b.columns),
          "an fp32 matrix of the gradient for each group");
   for (std::int64_t g = 0; g < groups; ++g) {
-    const std::int64_t first = at(offsets, g), rows = at(offsets, g + 1) - first;
+    const std::int64_t first = nth(offsets, g), rows = nth(offsets, g + 1) - first;
     if (rows == 0) continue;
     run_on_reference(Product{.a = a.row_slice(first, rows),
                              .transpose_a = true,

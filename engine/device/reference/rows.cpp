@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/nth.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 
@@ -11,7 +12,7 @@ void run_on_reference(const RowCopy& call) {
   const auto& [x, rows, out] = call;
   expect(is_shape(out, static_cast<std::int64_t>(rows.size()), x.columns), "out of [rows, columns]");
   for_each_element(out, [&](std::int64_t i, std::int64_t column) {
-    const std::int32_t row = rows[static_cast<std::size_t>(i)];
+    const std::int32_t row = nth(rows, i);
     expect(row == kNoRow || (row >= 0 && row < x.rows), "rows of x");
     store(out, i, column, row == kNoRow ? 0 : load(x, row, column));
   });
@@ -26,7 +27,7 @@ void run_on_reference(const RowSum& sum) {
     const std::int64_t column = (sum.first + i) % sum.values.columns;
     double total = 0;
     for (std::int64_t place = 0; place < count; ++place)
-      if (sum.rows[static_cast<std::size_t>(place)] == row) total += load(sum.values, place, column);
+      if (nth(sum.rows, place) == row) total += load(sum.values, place, column);
     store(sum.out, 0, i, total);
   }
 }
