@@ -83,7 +83,7 @@ def random_memory(pick, drive, layers, hidden, intermediate, vocabulary, sequenc
 
 
 def plan(strata, run_file):
-    """What it prints, or its refusal; and its CPU seconds."""
+    """What it prints, or its refusal, which names the program; and its CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = two_builds.run_plan(strata, run_file)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -92,7 +92,7 @@ def plan(strata, run_file):
         return process.stdout, None, seconds
     if process.returncode != 2:
         sys.exit(f"{strata} plan {run_file} ends with {process.returncode}: {process.stderr}")
-    return None, process.stderr, seconds
+    return None, process.stderr.replace(strata, "strata"), seconds
 
 
 def amounts(value, path=""):
