@@ -1,8 +1,8 @@
-#include <array>
 #include <atomic>
 #include <optional>
 #include <utility>
 
+#include "base/enum_array.h"
 #include "base/watchdog.h"
 #include "engine/api/errors.h"
 #include "engine/api/strata/strata.h"
@@ -24,9 +24,8 @@ struct Run::State {
 
 namespace {
 
-MemoryPeaks peaks_of(const std::array<Bytes, kTiers.size()>& bytes) {
-  const auto of = [&bytes](Tier tier) { return bytes[static_cast<std::size_t>(tier)]; };
-  return {.device = of(Tier::device), .host = of(Tier::host), .drives = of(Tier::nvme)};
+MemoryPeaks peaks_of(const EnumArray<Tier, Bytes>& bytes) {
+  return {.device = bytes[Tier::device], .host = bytes[Tier::host], .drives = bytes[Tier::nvme]};
 }
 
 class StepListener : public TrainListener {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
 #include "engine/chat/markup.h"
 #include "engine/chat/object.h"
 #include "engine/chat/problem.h"
@@ -166,7 +167,7 @@ std::optional<Value> element(const Value& value, const Value& key) {
   const std::int64_t size = length(value);
   const std::int64_t at = *index < 0 ? *index + size : *index;
   if (at < 0 || at >= size) return std::nullopt;
-  if (sequence != nullptr) return sequence->items[static_cast<std::size_t>(at)];
+  if (sequence != nullptr) return nth(sequence->items, at);
   return like(value, every_character(*value.text(), at, 1, 1));
 }
 
@@ -180,7 +181,7 @@ Value slice(const Value& value, const Value& begin, const Value& end, const Valu
     return like(value, every_character(*value.text(), range.begin, range.step, range.count));
   Sequence part{.kind = sequence->kind};
   for (std::int64_t i = 0; i < range.count; ++i)
-    part.items.push_back(sequence->items[static_cast<std::size_t>(range.begin + i * range.step)]);
+    part.items.push_back(nth(sequence->items, range.begin + i * range.step));
   return part;
 }
 

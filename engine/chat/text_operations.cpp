@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/nth.h"
 #include "engine/chat/growing.h"
 #include "engine/text/utf8.h"
 
@@ -67,7 +68,7 @@ std::string every_character(std::string_view text, std::int64_t begin, std::int6
     if (step == 1)
       return std::string(text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
     std::string characters;
-    for (std::int64_t i = 0; i < count; ++i) characters += text[static_cast<std::size_t>(begin + i * step)];
+    for (std::int64_t i = 0; i < count; ++i) characters += nth(text, begin + i * step);
     return characters;
   }
   std::string characters;

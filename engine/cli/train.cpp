@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "engine/cli/commands.h"
@@ -134,7 +135,7 @@ int train(const TrainCommand& command, Job& job) {
     plans = or_explain(command, [&] { return plans_in(precision, config, setup.model, planning); });
   });
   require_one_plan(plans, job.world());
-  const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
+  const Plan& plan = nth(plans, plans.front().strategy.mesh.stage(job.rank()));
   const ProductsOf products{setup.model, config.precision(), plan.strategy.microbatch};
   MachineRates measured = measure_machine(*machine.device, *config.train.precision, link_limit(config),
                                           host_threads(config), {&products, 1}, job.world());

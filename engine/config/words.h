@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "base/nth.h"
 #include "engine/config/run_config.h"
 #include "engine/config/selection.h"
 
@@ -103,7 +104,7 @@ struct Words<SelectBy> {
 
 template <typename E>
 constexpr std::string_view word_of(E value) {
-  return Words<E>::list[static_cast<std::size_t>(value)];
+  return nth(Words<E>::list, value);
 }
 
 }  // namespace strata

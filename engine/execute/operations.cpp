@@ -217,8 +217,8 @@ void Operations::run_pass(const Instruction& instruction, std::int64_t step) {
   UnitMemory memory;
   memory.unit = share(instruction).number;
   for (const auto& [region, role] : kRegionRoles) memory[region] = operand<std::byte>(instruction, role);
-  const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)
-                                       .levels[static_cast<std::size_t>(instruction.saved_level)];
+  const UnitPasses::Level& level =
+      nth(setup_.compute->passes(share(instruction).kind).levels, instruction.saved_level);
   const UnitPass& pass = pass_of(level, instruction.operation);
   const Segment& segment = nth(pass.segments(), instruction.segment);
   segment.run(kernels_, memory, passes_.loss_factor,

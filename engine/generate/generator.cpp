@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/finite.h"
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/graph/logits_graph.h"
 
@@ -221,7 +222,7 @@ void Generator::run_unit_on_whole(std::size_t unit, const std::vector<std::size_
                const std::vector<Matrix> caches = cache_.of_unit(unit);
                const std::int64_t first = static_cast<std::int64_t>(number) * cache_.capacity();
                for (std::size_t i = 0; i < cached.size(); ++i)
-                 copy_rows(kernels, operand_in(step.operands[static_cast<std::size_t>(cached[i])], memory),
+                 copy_rows(kernels, operand_in(nth(step.operands, cached[i]), memory),
                            caches[i].row_slice(first, length));
                return true;
              });

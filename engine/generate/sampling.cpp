@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/nth.h"
 #include "base/random.h"
 
 namespace strata {
@@ -22,7 +23,7 @@ double uniform(std::uint64_t seed, const DrawnFor& which) {
 std::int32_t next_token(std::span<const float> logits, const SamplingOptions& options,
                         const DrawnFor& which) {
   const auto likelihood = [&](std::int32_t id) {
-    const float logit = logits[static_cast<std::size_t>(id)];
+    const float logit = nth(logits, id);
     return std::isnan(logit) ? -std::numeric_limits<float>::infinity() : logit;
   };
   const auto is_likelier = [&](std::int32_t a, std::int32_t b) {

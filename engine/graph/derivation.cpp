@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/graph/operators/elementwise.h"
 
 namespace strata {
@@ -25,11 +26,11 @@ std::vector<bool> wanted_tensors(const UnitGraph& graph) {
   for (const Node& node : graph.nodes) {
     bool reads_wanted = false;
     for_each_operand(node, [&](const TensorView& view, Touch touch) {
-      reads_wanted |= touch != Touch::writes && wanted[static_cast<std::size_t>(view.tensor)];
+      reads_wanted |= touch != Touch::writes && nth(wanted, view.tensor);
     });
     if (!reads_wanted) continue;
     for_each_operand(node, [&](const TensorView& view, Touch touch) {
-      if (touch != Touch::reads) wanted[static_cast<std::size_t>(view.tensor)] = true;
+      if (touch != Touch::reads) nth(wanted, view.tensor) = true;
     });
   }
   return wanted;
@@ -52,7 +53,7 @@ UnitGraph Derivation::finish() {
     node->rule->differentiate(*node, *this);
   if (graph_.input >= 0 && graph_.wants_input_gradient) {
     const TensorView given = gradient({graph_.input});
-    Tensor& place = backward_.tensors[static_cast<std::size_t>(given.tensor)];
+    Tensor& place = nth(backward_.tensors, given.tensor);
     if (place.region == Region::workspace && given.is_whole()) {
       place.region = Region::input_gradient;
     } else {  // the unit hands its output's gradient on
@@ -74,7 +75,7 @@ TensorView Derivation::new_like(const TensorView& of) {
 }
 
 bool Derivation::wants(const TensorView& of) const {
-  if (!of || !wanted_[static_cast<std::size_t>(of.tensor)]) return false;
+  if (!of || !nth(wanted_, of.tensor)) return false;
   const Region region = graph_.tensor(of).region;
   return region == Region::workspace || region == Region::input || region == Region::parameter ||
          region == Region::shared_parameter;
@@ -133,7 +134,7 @@ TensorView Derivation::first_gradient(const TensorView& of) {
 
 TensorView Derivation::gradient_row(const TensorView& of) {
   const TensorView row = first_gradient(of);
-  backward_.tensors[static_cast<std::size_t>(row.tensor)].rows = {};
+  nth(backward_.tensors, row.tensor).rows = {};
   return row;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/graph/split_product.h"
 
 namespace strata {
@@ -31,7 +32,7 @@ class Freezing {
   }
 
  private:
-  Tensor& tensor(TensorId id) { return graph_.tensors[static_cast<std::size_t>(id)]; }
+  Tensor& tensor(TensorId id) { return nth(graph_.tensors, id); }
   bool is_parameter(const TensorView& view) const {
     return view && graph_.tensor(view).region == Region::parameter;
   }
@@ -101,7 +102,7 @@ class Freezing {
     for (const auto& [offset, readers] : read_at) {
       const CoveredTensors covered = covered_by({readers.front()});
       const Flat flat = frozen_[covered.begin] ? Flat::frozen : Flat::trained;
-      std::int64_t& end = end_[static_cast<std::size_t>(flat)];
+      std::int64_t& end = nth(end_, flat);
       end = align_up(end, kTensorAlignment);
       const std::int64_t begin = end;
       for (std::size_t i = covered.begin; i < covered.end; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {
@@ -66,7 +67,7 @@ double backward_flops(const UnitGraph& graph, const GraphShape& shape) {
       if (touch == Touch::writes) return;
       const bool is_parameter = is_of_parameters(graph.tensor(view).region);
       has_parameters |= is_parameter;
-      (is_parameter ? wants_parameters : wants_others) |= wanted[static_cast<std::size_t>(view.tensor)];
+      (is_parameter ? wants_parameters : wants_others) |= nth(wanted, view.tensor);
     });
     const int gradients = has_parameters ? int{wants_parameters} + int{wants_others} : 2 * int{wants_others};
     sum += gradients * flops_of(node, graph, shape);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/graph/legality.h"
 
 namespace strata {
@@ -60,7 +61,7 @@ class Propagation {
     bool is_gathered = false;  ///< ranks have all of it beside their stretch
   };
 
-  State& state(TensorId id) { return states_[static_cast<std::size_t>(id)]; }
+  State& state(TensorId id) { return nth(states_, id); }
 
   static void refuse_uneven(const Axis& axis, AxisName name, std::int64_t ranks, bool is_padded) {
     for (const Dimensions& part : axis.parts()) {
@@ -219,7 +220,7 @@ class Propagation {
                                                      : Layout{}};
       // What is updated may be in another form by then than its maker left it in.
       if (touches[i] == Touch::writes || is_parameter(graph_.tensor(view)))
-        made_[static_cast<std::size_t>(view.tensor)] = written.now;
+        nth(made_, view.tensor) = written.now;
     }
   }
 

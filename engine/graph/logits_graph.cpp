@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "base/nth.h"
 #include "engine/graph/operators/take_rows.h"
 
 namespace strata {
@@ -17,8 +18,8 @@ LogitsGraph without_loss(UnitGraph head) {
   const TensorId losses = (*loss)[form.losses].tensor;
   head.nodes.erase(loss, head.nodes.end());
   for (Tensor& tensor : head.tensors) tensor.in_chunks = false;
-  head.tensors[static_cast<std::size_t>(losses)].region = Region::workspace;
-  head.tensors[static_cast<std::size_t>(made.logits)].region = Region::logits;
+  nth(head.tensors, losses).region = Region::workspace;
+  nth(head.tensors, made.logits).region = Region::logits;
   made.graph = std::move(head);
   return made;
 }
@@ -35,7 +36,7 @@ UnitGraph of_last_rows(UnitGraph head, std::size_t array) {
   taken.region = Region::workspace;
   const TensorView out{head.add(std::move(taken))};
   for (TensorId id = 0; id < std::ssize(head.tensors); ++id) {
-    Tensor& tensor = head.tensors[static_cast<std::size_t>(id)];
+    Tensor& tensor = nth(head.tensors, id);
     if (id == head.input) continue;
     if (tensor.rows == token_axis()) tensor.rows = last;
     if (tensor.columns == token_axis()) tensor.columns = last;

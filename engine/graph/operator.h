@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/device/kernels.h"
 #include "engine/graph/operator_forms.h"
 #include "engine/graph/tensor.h"
@@ -39,8 +40,8 @@ struct Node {
   std::shared_ptr<const Operator> rule;
   std::vector<TensorView> operands;  ///< in the rule's order
 
-  const TensorView& operator[](int operand) const { return operands[static_cast<std::size_t>(operand)]; }
-  TensorView& operator[](int operand) { return operands[static_cast<std::size_t>(operand)]; }
+  const TensorView& operator[](int operand) const { return nth(operands, operand); }
+  TensorView& operator[](int operand) { return nth(operands, operand); }
 };
 
 /// A node's operands in memory; or their sizes alone, with null for data.
@@ -55,7 +56,7 @@ class Operands {
         unit_(unit) {}
 
   /// Empty if the operand is not given.
-  const Matrix& operator[](int operand) const { return matrices_[static_cast<std::size_t>(operand)]; }
+  const Matrix& operator[](int operand) const { return nth(matrices_, operand); }
   /// What an int32 tensor holds.
   std::span<const std::int32_t> indices(int operand) const {
     const Matrix& matrix = (*this)[operand];

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/graph/graph_shape.h"
 
 namespace strata {
@@ -54,8 +55,8 @@ class Placing {
   }
 
  private:
-  const Tensor& tensor(TensorId id) const { return (*problem_.tensors)[static_cast<std::size_t>(id)]; }
-  const Matrix& size(TensorId id) const { return problem_.sizes[static_cast<std::size_t>(id)]; }
+  const Tensor& tensor(TensorId id) const { return nth(*problem_.tensors, id); }
+  const Matrix& size(TensorId id) const { return nth(problem_.sizes, id); }
   bool in_loop(std::ptrdiff_t node) const { return problem_.loop_begin <= node && node < problem_.loop_end; }
 
   /// Regions that the pass writes whole are its own until then.
@@ -73,7 +74,7 @@ class Placing {
   void find_lifetimes() {
     const std::vector<Node>& nodes = *problem_.nodes;
     for (std::ptrdiff_t i = 0; i < std::ssize(nodes); ++i) {
-      for_each_operand(nodes[static_cast<std::size_t>(i)], [&](const TensorView& view, Touch) {
+      for_each_operand(nth(nodes, i), [&](const TensorView& view, Touch) {
         if (!is_placed(view.tensor)) return;
         const auto [entry, is_new] = storage_of_.try_emplace(view.tensor, storages_.size());
         if (is_new) {
@@ -115,7 +116,7 @@ class Placing {
   void share_in_place() {
     const std::vector<Node>& nodes = *problem_.nodes;
     for (std::ptrdiff_t i = 0; i < std::ssize(nodes); ++i) {
-      const Node& node = nodes[static_cast<std::size_t>(i)];
+      const Node& node = nth(nodes, i);
       for (const auto& [written, read] : node.rule->in_place()) {
         Storage* before = storage(node[read]);
         Storage* next = storage(node[written]);
@@ -130,19 +131,17 @@ class Placing {
   /// behind them.
   void share_in_loop() {
     for (std::ptrdiff_t i = problem_.loop_begin; i < problem_.loop_end; ++i) {
-      for_each_operand((*problem_.nodes)[static_cast<std::size_t>(i)],
-                       [&](const TensorView& next, Touch touch) {
-                         Storage* written = storage(next);
-                         if (touch != Touch::writes || written == nullptr || written->first != i ||
-                             tensor(next.tensor).in_chunks)
-                           return;
-                         for (const auto& [id, number] : std::map(storage_of_)) {
-                           const Storage& before = storages_[number];
-                           if (!tensor(id).in_chunks && in_loop(before.last) && before.last < i)
-                             share({id}, next);
-                           if (storage(next)->first != i) break;  // it has a place, and only one
-                         }
-                       });
+      for_each_operand(nth(*problem_.nodes, i), [&](const TensorView& next, Touch touch) {
+        Storage* written = storage(next);
+        if (touch != Touch::writes || written == nullptr || written->first != i ||
+            tensor(next.tensor).in_chunks)
+          return;
+        for (const auto& [id, number] : std::map(storage_of_)) {
+          const Storage& before = storages_[number];
+          if (!tensor(id).in_chunks && in_loop(before.last) && before.last < i) share({id}, next);
+          if (storage(next)->first != i) break;  // it has a place, and only one
+        }
+      });
     }
   }
 

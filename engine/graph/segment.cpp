@@ -6,6 +6,8 @@
 #include <cassert>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -80,7 +82,7 @@ void Segment::find_first_gradients() {
       if (size.columns == 0 || (region != Region::gradient && region != Region::shared_gradient)) continue;
       const Bytes element = size_of(size.dtype);
       const Range range = {offset, offset + ((size.rows - 1) * size.stride + size.columns) * element};
-      std::vector<Range>& of_region = touched[static_cast<std::size_t>(region)];
+      std::vector<Range>& of_region = nth(touched, region);
       const bool is_first = std::ranges::none_of(
           of_region, [&](const Range& other) { return range.first < other.end && other.first < range.end; });
       of_region.push_back(range);
@@ -88,7 +90,7 @@ void Segment::find_first_gradients() {
           touches[i] == Touch::updates && step.rule->can_overwrite(static_cast<int>(i));
       if (!is_first || !can_overwrite || !size.contiguous()) continue;
       step.first_gradients |= OperandSet{1} << i;
-      overwritten_[static_cast<std::size_t>(region)].push_back(range);
+      nth(overwritten_, region).push_back(range);
     }
   }
   for (std::vector<Range>& ranges : overwritten_) std::ranges::sort(ranges, {}, &Range::first);
@@ -102,7 +104,7 @@ void Segment::clear(Kernels& kernels, const UnitMemory& memory, const BegunGradi
         kernels.run(Zero{{memory[region] + first, DType::fp32, 1, (end - first) / size_of(DType::fp32)}});
     };
     Bytes end = 0;
-    for (const Range& range : overwritten_[static_cast<std::size_t>(region)]) {
+    for (const Range& range : nth(overwritten_, region)) {
       clear(end, range.first);
       end = range.end;
     }

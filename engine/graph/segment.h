@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/device/kernel_work.h"
 #include "engine/graph/operator.h"
 
@@ -44,8 +45,8 @@ class Segment {
   KernelWork work_of(const Step& step) const;
   bool touches(Region region) const { return reads(region) || writes(region); }
   /// Needs what was there, or changes it.
-  bool reads(Region region) const { return read_[static_cast<std::size_t>(region)]; }
-  bool writes(Region region) const { return written_[static_cast<std::size_t>(region)]; }
+  bool reads(Region region) const { return nth(read_, region); }
+  bool writes(Region region) const { return nth(written_, region); }
 
   /// Gradients that begin here are written as if all their elements had been zeros before.
   void run(Kernels& kernels, const UnitMemory& memory, float loss_factor,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/graph/operators/exchange.h"
 #include "engine/graph/share_columns.h"
 
@@ -164,8 +165,8 @@ class UnitSplitting {
     TensorId gathered = -1;  ///< by the forward pass, and not changed since
   };
 
-  const Tensor& tensor(TensorId id) const { return whole_.backward.tensors[static_cast<std::size_t>(id)]; }
-  const Layout& layout(TensorId id) const { return layout_.tensors[static_cast<std::size_t>(id)]; }
+  const Tensor& tensor(TensorId id) const { return nth(whole_.backward.tensors, id); }
+  const Layout& layout(TensorId id) const { return nth(layout_.tensors, id); }
 
   static bool is_own_parameter(const Tensor& tensor) {
     return tensor.region == Region::parameter || tensor.region == Region::frozen;
@@ -192,8 +193,7 @@ class UnitSplitting {
     forward.tensors = tensors_;
     if (forward.output >= 0) forward.output = handed_over(whole_.forward.output);
     for (Versions& versions : versions_) {
-      if (versions.stretch < 0 || is_data(tensors_[static_cast<std::size_t>(versions.stretch)].region))
-        continue;
+      if (versions.stretch < 0 || is_data(nth(tensors_, versions.stretch).region)) continue;
       versions.gathered = std::exchange(versions.whole, -1);
     }
   }
@@ -219,7 +219,7 @@ class UnitSplitting {
     }
   }
 
-  Versions& versions(TensorId id) { return versions_[static_cast<std::size_t>(id)]; }
+  Versions& versions(TensorId id) { return nth(versions_, id); }
   /// What the next unit takes.
   TensorId handed_over(TensorId id) {
     if (versions(id).stretch < 0 && tokens_of(id).form == Form::split)
@@ -277,9 +277,9 @@ class UnitSplitting {
 
   /// The rank's stretch of a sum, which lies where the sum would.
   TensorId add_stretch(TensorId sum, AxisName axis) {
-    Tensor stretch = tensors_[static_cast<std::size_t>(sum)];
-    tensors_[static_cast<std::size_t>(sum)].region = Region::workspace;
-    tensors_[static_cast<std::size_t>(sum)].name += ".part";
+    Tensor stretch = nth(tensors_, sum);
+    nth(tensors_, sum).region = Region::workspace;
+    nth(tensors_, sum).name += ".part";
     divide(stretch, axis);
     tensors_.push_back(std::move(stretch));
     return static_cast<TensorId>(tensors_.size()) - 1;
@@ -287,7 +287,7 @@ class UnitSplitting {
 
   /// The rank's tokens of what every rank has of all.
   TensorId add_data_stretch(TensorId all) {
-    Tensor stretch = tensors_[static_cast<std::size_t>(all)];
+    Tensor stretch = nth(tensors_, all);
     divide(stretch, kTokens);
     stretch.part = stretch.part * split_.ranks + split_.rank;
     tensors_.push_back(std::move(stretch));
@@ -295,7 +295,7 @@ class UnitSplitting {
   }
 
   TensorId add_whole(TensorId id, TensorId stretch) {
-    Tensor whole = tensors_[static_cast<std::size_t>(stretch)];
+    Tensor whole = nth(tensors_, stretch);
     whole.name += ".whole";
     whole.rows = tensor(id).rows;
     whole.columns = tensor(id).columns;

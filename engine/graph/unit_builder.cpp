@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/graph/legality.h"
 #include "engine/graph/operators/activation.h"
 #include "engine/graph/operators/attention.h"
@@ -116,7 +117,7 @@ TensorView UnitBuilder::cast(const TensorView& x) {
 }
 
 void UnitBuilder::output(const TensorView& x) {
-  graph_.tensors[static_cast<std::size_t>(x.tensor)].region = Region::output;
+  nth(graph_.tensors, x.tensor).region = Region::output;
   graph_.output = x.tensor;
 }
 
@@ -331,7 +332,7 @@ TensorView UnitBuilder::dropout(const TensorView& x, double probability) {
 }
 
 void UnitBuilder::take_in_chunks(const TensorView& x) {
-  graph_.tensors[static_cast<std::size_t>(x.tensor)].in_chunks = true;
+  nth(graph_.tensors, x.tensor).in_chunks = true;
 }
 
 TensorView UnitBuilder::tally(std::int64_t experts) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/graph/operator.h"
 
 namespace strata {
@@ -17,7 +18,7 @@ struct UnitGraph {
   bool wants_input_gradient = true;
   TensorId output = -1;  ///< what the unit behind reads, or -1: it ends with losses
 
-  const Tensor& tensor(TensorId id) const { return tensors[static_cast<std::size_t>(id)]; }
+  const Tensor& tensor(TensorId id) const { return nth(tensors, id); }
   const Tensor& tensor(const TensorView& view) const { return tensor(view.tensor); }
   TensorId add(Tensor tensor) {
     tensors.push_back(std::move(tensor));

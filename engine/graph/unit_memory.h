@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/context_part.h"
+#include "base/nth.h"
 
 namespace strata {
 
@@ -83,8 +84,8 @@ constexpr std::size_t data_number(Region region) {
 /// overlap.
 class UnitMemory {
  public:
-  std::byte*& operator[](Region region) { return start_[static_cast<std::size_t>(region)]; }
-  std::byte* operator[](Region region) const { return start_[static_cast<std::size_t>(region)]; }
+  std::byte*& operator[](Region region) { return nth(start_, region); }
+  std::byte* operator[](Region region) const { return nth(start_, region); }
 
   std::uint32_t unit = 0;  ///< its number in its model: units of one graph are told apart by it
 

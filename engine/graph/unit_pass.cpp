@@ -4,13 +4,15 @@
 #include <optional>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
 std::ptrdiff_t last_touch(const std::vector<Node>& nodes, TensorId tensor) {
   std::ptrdiff_t last = -1;
   for (std::ptrdiff_t i = 0; i < std::ssize(nodes); ++i) {
-    for_each_operand(nodes[static_cast<std::size_t>(i)], [&](const TensorView& view, Touch) {
+    for_each_operand(nth(nodes, i), [&](const TensorView& view, Touch) {
       if (view.tensor == tensor) last = i;
     });
   }
@@ -38,10 +40,10 @@ class UnitPassMaker {
     std::int64_t first = 0, rows = 0;
   };
 
-  Tensor& tensor(TensorId id) { return tensors_[static_cast<std::size_t>(id)]; }
-  const Matrix& size(TensorId id) const { return sizes_[static_cast<std::size_t>(id)]; }
+  Tensor& tensor(TensorId id) { return nth(tensors_, id); }
+  const Matrix& size(TensorId id) const { return nth(sizes_, id); }
   std::int64_t chunk_rows() const { return pass_.chunk_rows_; }
-  Node& node(std::ptrdiff_t i) { return nodes_[static_cast<std::size_t>(i)]; }
+  Node& node(std::ptrdiff_t i) { return nth(nodes_, i); }
 
   bool touches_chunks(const Node& node) {
     bool touches = false;
@@ -168,8 +170,8 @@ class UnitPassMaker {
     end_segment();
     pass_.exchanges_.push_back({.kind = exchange->kind,
                                 .shared = exchange->shared,
-                                .source = step.operands[static_cast<std::size_t>(exchange->source)],
-                                .destination = step.operands[static_cast<std::size_t>(exchange->destination)],
+                                .source = nth(step.operands, exchange->source),
+                                .destination = nth(step.operands, exchange->destination),
                                 .before = pass_.segments_.size(),
                                 .is_in_loop = chunk.has_value()});
     for (const PlacedOperand& operand :

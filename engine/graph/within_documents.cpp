@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/nth.h"
 #include "base/rotary_row.h"
 
 namespace strata {
@@ -29,8 +30,7 @@ UnitGraph give_places(UnitGraph graph, const SequenceForm& form) {
     }
     node[operands.places] = part(form.within_documents ? 1 : 0);
     for (const int table : {operands.cosine, operands.sine})
-      graph.tensors[static_cast<std::size_t>(node[table].tensor)].rows = {kTokens,
-                                                                          per_position(kRotaryRowsOfPlace)};
+      nth(graph.tensors, node[table].tensor).rows = {kTokens, per_position(kRotaryRowsOfPlace)};
   }
   return graph;
 }

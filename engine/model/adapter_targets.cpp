@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/config/words.h"
 #include "engine/graph/adapters.h"
 #include "engine/model/name_patterns.h"
@@ -47,7 +48,7 @@ void AdapterTargets::check() const {
   if (unused == is_used_.end()) return patterns_.check();
   throw ConfigError(fmt::format(
       "adapter.targets: '{}' is no linear layer of the model's blocks that may have an adapter; those are {}",
-      adapter_.targets[static_cast<std::size_t>(unused - is_used_.begin())], fmt::join(layers_, ", ")));
+      nth(adapter_.targets, unused - is_used_.begin()), fmt::join(layers_, ", ")));
 }
 
 namespace {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/nth.h"
+
 namespace strata {
 
 double read_soft_cap(JsonReader& reader, const std::string& key, double fallback) {
@@ -49,7 +51,7 @@ NormOptions gemma_norm(const Architecture& a) {
 }
 
 std::int64_t gemma_kind_of_layer(const Architecture& a, std::int64_t layer) {
-  return a.slides[static_cast<std::size_t>(layer)] ? 1 : 0;
+  return nth(a.slides, layer) ? 1 : 0;
 }
 
 UnitBuilder gemma_block(const Architecture& a, std::int64_t layer, AttentionOptions options) {

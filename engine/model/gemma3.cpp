@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/nth.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/gemma.h"
 
@@ -67,7 +68,7 @@ std::optional<std::int64_t> pattern_of(const Architecture& a) {
   const auto first = std::ranges::find(a.slides, false);
   const std::int64_t pattern = first - a.slides.begin() + 1;
   for (std::int64_t layer = 0; layer < a.layers; ++layer)
-    if (a.slides[static_cast<std::size_t>(layer)] == ((layer + 1) % pattern == 0)) return {};
+    if (nth(a.slides, layer) == ((layer + 1) % pattern == 0)) return {};
   return pattern;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/nth.h"
 
 namespace strata {
 
@@ -24,7 +25,7 @@ bool NamePatterns::match(const std::string& name) {
 void NamePatterns::check(const Model& model) const {
   const auto unused = std::ranges::find(is_used_, false);
   if (unused == is_used_.end()) return;
-  const std::string& pattern = patterns_[static_cast<std::size_t>(unused - is_used_.begin())];
+  const std::string& pattern = nth(patterns_, unused - is_used_.begin());
   for (const Unit& unit : model.units) {
     for (const TensorSpec& tensor : unit.tensors) {
       if (!matches(pattern, tensor.hf_name)) continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/nth.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"
@@ -81,7 +82,7 @@ nlohmann::json write(const Architecture& a) {
 }
 
 std::int64_t kind_of_layer(const Architecture& a, std::int64_t layer) {
-  return a.has_experts[static_cast<std::size_t>(layer)] ? 1 : 0;
+  return nth(a.has_experts, layer) ? 1 : 0;
 }
 
 TensorView mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a, std::int64_t layer) {

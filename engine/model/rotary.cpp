@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/nth.h"
 #include "base/rotary_row.h"
 
 namespace strata {
@@ -29,7 +30,7 @@ float scaled_frequency(const RopeOptions::Llama3& scaling, float frequency) {
 float long_rope_factor(const RopeOptions::LongRope& scaling, std::int64_t length, std::int64_t index) {
   const bool is_long = length > scaling.original_max_positions;
   const std::vector<double>& factors = is_long ? scaling.long_factors : scaling.short_factors;
-  return static_cast<float>(factors[static_cast<std::size_t>(index)]);
+  return static_cast<float>(nth(factors, index));
 }
 
 /// The frequencies between which YaRN blends, by their numbers.

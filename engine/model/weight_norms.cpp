@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/graph/adapters.h"
 
 namespace strata {
@@ -29,8 +30,8 @@ void fill_norms(const Unit& unit, const TensorSpec& tensor, const ReadTensor& re
     read(weight, at, stretch);
     for (std::int64_t i = 0; i < std::ssize(stretch); ++i) {
       const std::int64_t number = (is_of_rows ? (at + i) / columns : (at + i) % columns) - first;
-      const double value = stretch[static_cast<std::size_t>(i)];
-      if (number >= 0 && number < count) squares[static_cast<std::size_t>(number)] += value * value;
+      const double value = nth(stretch, i);
+      if (number >= 0 && number < count) nth(squares, number) += value * value;
     }
   }
   std::ranges::transform(squares, out.begin(),

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/nth.h"
 #include "collectives/agreement.h"
 #include "engine/config/run_length.h"
 #include "engine/config/words.h"
@@ -80,7 +81,7 @@ void open_data(PreparedModel& prepared, std::int64_t vocabulary, const RunRank& 
   prepared.facts = prepared.data->facts();
   prepared.facts.files = count;
   if (config.data.tokenizer == Tokenizer::bytes)
-    read.documents[static_cast<std::size_t>(DocumentKind::text)] = prepared.facts.documents.value_or(0);
+    nth(read.documents, DocumentKind::text) = prepared.facts.documents.value_or(0);
   prepared.facts.read.add(read);
   set_steps_of_epochs(prepared.config, prepared.facts.sequences_per_epoch);
   prepared.facts.steps = config.train.steps;

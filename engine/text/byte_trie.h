@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/nth.h"
+
 namespace strata::text {
 
 class ByteTrie {
@@ -27,7 +29,7 @@ class ByteTrie {
     std::int32_t node = roots_[static_cast<unsigned char>(text[0])];
     std::size_t bytes = 1;
     for (; node != kNone; ++bytes) {
-      const Node& at = nodes_[static_cast<std::size_t>(node)];
+      const Node& at = nth(nodes_, node);
       if (at.value != kNone) use(bytes, at.value);
       if (bytes == text.size()) break;
       node = child(at, static_cast<std::uint8_t>(text[bytes]));

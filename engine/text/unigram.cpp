@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/text/bounds.h"
 #include "engine/text/utf8.h"
 
@@ -94,7 +95,7 @@ void Unigram::find_best(std::string_view word, std::vector<Best>& best) const {
     const std::size_t character = character_bytes(word[begin]);
     bool is_character_known = false;
     steps += trie_.for_each_prefix(word.substr(begin), [&](std::size_t bytes, std::int32_t id) {
-      offer(begin + bytes, scores_[static_cast<std::size_t>(id)] + score, begin, id);
+      offer(begin + bytes, nth(scores_, id) + score, begin, id);
       if (bytes == character) is_character_known = true;
     });
     check_steps(steps, word.size());

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
+
 namespace strata::text {
 namespace {
 
@@ -62,10 +64,10 @@ std::optional<std::int32_t> Vocabulary::id(std::string_view token) const {
 }
 
 std::optional<std::string_view> Vocabulary::token(std::int32_t id) const {
-  if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() || !is_token_[static_cast<std::size_t>(id)]) {
+  if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() || !nth(is_token_, id)) {
     return std::nullopt;
   }
-  return tokens_[static_cast<std::size_t>(id)];
+  return nth(tokens_, id);
 }
 
 }  // namespace strata::text

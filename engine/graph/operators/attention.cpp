@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/nth.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {
@@ -94,7 +95,7 @@ bool AttentionRule::decode(Kernels& kernels, const Operands& operands, const Dec
   const Matrix &keys = step.cached[0], &values = step.cached[1];
   const std::int64_t sequences = std::ssize(step.lengths);
   for (std::int64_t i = 0; i < sequences; ++i) {
-    const std::int64_t newest = i * step.capacity + step.lengths_on_host[static_cast<std::size_t>(i)] - 1;
+    const std::int64_t newest = i * step.capacity + nth(step.lengths_on_host, i) - 1;
     kernels.run(Cast{.x = operands[key].row_slice(i, 1), .out = keys.row_slice(newest, 1)});
     kernels.run(Cast{.x = operands[value].row_slice(i, 1), .out = values.row_slice(newest, 1)});
   }

@@ -2,12 +2,14 @@
 
 #include <array>
 
+#include "base/nth.h"
+
 namespace strata {
 
 std::string_view name_of(ExchangeKind kind) {
   constexpr std::array<std::string_view, 4> names = {"all_reduce", "reduce_scatter", "all_gather",
                                                      "ring_shift"};
-  return names[static_cast<std::size_t>(kind)];
+  return nth(names, kind);
 }
 
 std::vector<Touch> ExchangeRule::touches() const {

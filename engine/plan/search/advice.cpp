@@ -78,7 +78,7 @@ Prediction prediction_of(const Trial& trial, const PlannedRun& run) {
                       memory.nvme_path.empty() ? 0 : memory.nvme_size}};
 }
 
-/// Says what is planned: the how-many-th trial, which begins.
+/// What is said when trial `number` begins, counted from 1.
 using Announcement = std::function<std::string(std::size_t number, const Trial& trial)>;
 
 /// What each takes; nothing of those that cannot be planned.
