@@ -21,6 +21,11 @@ constexpr const auto& values_of(Moment) {
   return kMoments;
 }
 
+constexpr std::string_view name_of(Moment moment) {
+  constexpr EnumArray<Moment, std::string_view> kNames = {"exp_avg", "exp_avg_sq", "momentum_buffer"};
+  return kNames[moment];
+}
+
 /// A set of them, in the order of the enumerators.
 class Moments {
  public:

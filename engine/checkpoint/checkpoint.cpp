@@ -81,12 +81,12 @@ void refuse_other_base(const fs::path& folder, const Manifest& stored, const Bas
 
 void read_state(StoredState& stored, const Model& model, const StateAccess& state) {
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-    for (const StateKind kind : kinds_of(model)) {
-      if (model.units[unit].elements_of(flat_of(kind)) == 0) continue;
+    for (const StateKey key : keys_of(model)) {
+      if (model.units[unit].elements_of(flat_of(key)) == 0) continue;
       state.write(
-          unit, kind, [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); },
+          unit, key, [&](std::span<float> flat) { stored.read(unit, key, state.loaded(unit, key), flat); },
           [&](const TensorSpec& tensor, std::int64_t first, std::span<float> values) {
-            stored.read_tensor(kind, tensor, first, values);
+            stored.read_tensor(key, tensor, first, values);
           });
     }
   }
@@ -339,10 +339,10 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
   }
   std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.step, units);
   for (const SavedUnit& saved : units) {
-    for (const StateKind kind : kinds_of(model, saved.range.flat)) {
+    for (const StateKey key : keys_of(model, saved.range.flat)) {
       std::span<const float> values;  // read when they are asked for: then add() cares for what fails
-      checkpoint->add(saved, kind, [&](std::int64_t first, std::int64_t count) {
-        if (values.empty()) values = state.read(saved.unit, kind);
+      checkpoint->add(saved, key, [&](std::int64_t first, std::int64_t count) {
+        if (values.empty()) values = state.read(saved.unit, key);
         return slice(values, first, count);
       });
     }

@@ -87,7 +87,7 @@ Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicato
   };
   const auto own_bytes = [&] {
     Bytes bytes = 0;
-    for (const StateKind kind : saved_kinds_of(model)) bytes += file_bytes(flat_of(kind));
+    for (const StateKey key : saved_keys_of(model)) bytes += file_bytes(flat_of(key));
     return std::to_string(bytes);
   };
   Bytes bytes = kManifestBytes;

@@ -94,18 +94,18 @@ void CheckpointWriter::open_files() {
   if (!file_system_.exists(temporary_.path())) throw IoError(not_shared(temporary_.path()));
   const int rank = ranks_ == nullptr ? 0 : ranks_->rank();
   const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
-  for (const StateKind kind : saved_kinds_of(model_)) {
-    nth(files_, kind) =
-        std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(kind, rank, ranks),
-                                            DType::fp32, tensors_to_write(model_, units_, flat_of(kind)));
+  for (const StateKey key : saved_keys_of(model_)) {
+    files_[key] =
+        std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(key, rank, ranks),
+                                            DType::fp32, tensors_to_write(model_, units_, flat_of(key)));
   }
 }
 
-void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadState& read) {
+void CheckpointWriter::add(const SavedUnit& next, StateKey key, const ReadState& read) {
   if (next.range.count == 0) return;
-  auto& [units, elements] = nth(added_, kind);
+  auto& [units, elements] = added_[key];
   while (units < units_.size() &&
-         (units_[units].range.flat != flat_of(kind) || elements == units_[units].range.count)) {
+         (units_[units].range.flat != flat_of(key) || elements == units_[units].range.count)) {
     ++units;
     elements = 0;
   }
@@ -119,8 +119,8 @@ void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadStat
       for (std::int64_t done = 0; done < piece.count(); done += kLargestRead) {
         const std::span<const float> values =
             read(piece.at + done, std::min(kLargestRead, piece.count() - done));
-        if (are_weights(kind)) require_finite(values, piece.tensor->hf_name);
-        nth(files_, kind)->write(values);
+        if (are_weights(key)) require_finite(values, piece.tensor->hf_name);
+        files_[key]->write(values);
       }
     }
   });

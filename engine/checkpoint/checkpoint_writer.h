@@ -50,7 +50,7 @@ class CheckpointWriter {
   /// The state of one kind that follows what was added of it: of a unit, or of as much as `next` says. `read`
   /// counts from there. What fails here, on whatever rank, is thrown by finish() of all ranks, as none waits
   /// for another before.
-  void add(const SavedUnit& next, StateKind kind, const ReadState& read);
+  void add(const SavedUnit& next, StateKey key, const ReadState& read);
   /// Returns when the checkpoint is on the disk under its own name; what it says of it is whole on rank 0.
   /// The last call. REQUIRES: every unit was added in every kind of its shape. Throws IoError, also for
   /// weights that are not finite, or whatever add() met.
@@ -96,9 +96,9 @@ class CheckpointWriter {
     std::int64_t elements = 0;
   };
   /// Per kind; null of one that the model has not.
-  std::array<std::unique_ptr<SafetensorsWriter>, kStateKinds.size()> files_ = {};
-  std::array<Added, kStateKinds.size()> added_ = {};  ///< per kind
-  std::exception_ptr failure_;                        ///< the first of this rank
+  EnumArray<StateKey, std::unique_ptr<SafetensorsWriter>> files_ = {};
+  EnumArray<StateKey, Added> added_ = {};  ///< per kind
+  std::exception_ptr failure_;             ///< the first of this rank
   bool finishing_ = false;
 };
 

@@ -113,29 +113,29 @@ class StateHash {
 
 }  // namespace
 
-std::vector<StateKind> kinds_of(const Model& model) {
-  std::vector<StateKind> kinds = {StateKind::master};
-  moments_of(model.rule()).for_each([&](Moment moment) { kinds.push_back(kind_of(moment)); });
-  if (model.freezes()) kinds.push_back(StateKind::frozen);
-  return kinds;
+std::vector<StateKey> keys_of(const Model& model) {
+  std::vector<StateKey> keys = {StateKey::master};
+  moments_of(model.rule()).for_each([&](Moment moment) { keys.push_back(key_of(moment)); });
+  if (model.freezes()) keys.push_back(StateKey::frozen);
+  return keys;
 }
 
-std::vector<StateKind> kinds_of(const Model& model, Flat flat) {
-  std::vector<StateKind> kinds = kinds_of(model);
-  std::erase_if(kinds, [flat](StateKind kind) { return flat_of(kind) != flat; });
-  return kinds;
+std::vector<StateKey> keys_of(const Model& model, Flat flat) {
+  std::vector<StateKey> keys = keys_of(model);
+  std::erase_if(keys, [flat](StateKey key) { return flat_of(key) != flat; });
+  return keys;
 }
 
-std::vector<StateKind> saved_kinds_of(const Model& model) {
-  return model.adapts() ? kinds_of(model, Flat::trained) : kinds_of(model);
+std::vector<StateKey> saved_keys_of(const Model& model) {
+  return model.adapts() ? keys_of(model, Flat::trained) : keys_of(model);
 }
 
-StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat) {
-  const auto all_of = [flat](std::size_t unit, StateKind kind) {
-    return FlatRange{0, std::ssize(flat(unit, kind)), flat_of(kind)};
+StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKey key)> flat) {
+  const auto all_of = [flat](std::size_t unit, StateKey key) {
+    return FlatRange{0, std::ssize(flat(unit, key)), flat_of(key)};
   };
-  const auto write = [flat](std::size_t unit, StateKind kind, const auto& fill, const ReadTensor&) {
-    fill(flat(unit, kind));
+  const auto write = [flat](std::size_t unit, StateKey key, const auto& fill, const ReadTensor&) {
+    fill(flat(unit, key));
   };
   return {.saved = [all_of](std::size_t unit, Flat of) { return all_of(unit, weights_in(of)); },
           .read = std::move(flat),
@@ -153,10 +153,10 @@ std::string state_hash(const Model& model, const StateAccess& state, Communicato
       const FlatRange own = state.saved(unit, flat);
       const std::vector<RangeOfRank> parts =
           is_split ? std::vector<RangeOfRank>() : ranges_in_order(own, ranks);
-      for (const StateKind kind : kinds_of(model, flat)) {
-        if (is_split) hash.add_split(model.units[unit], own, [&] { return state.read(unit, kind); });
+      for (const StateKey key : keys_of(model, flat)) {
+        if (is_split) hash.add_split(model.units[unit], own, [&] { return state.read(unit, key); });
         for (const RangeOfRank& part : parts)
-          hash.add(model.units[unit], part, [&] { return state.read(unit, kind); });
+          hash.add(model.units[unit], part, [&] { return state.read(unit, key); });
       }
     }
   }

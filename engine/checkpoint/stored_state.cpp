@@ -96,9 +96,9 @@ std::pair<const TensorSpec*, StoredPart> part_of(const std::string& name, const 
 
 }  // namespace
 
-std::string file_name(StateKind kind, int rank, int ranks) {
-  return ranks == 1 ? fmt::format("{}.safetensors", name_of(kind))
-                    : fmt::format("{}-{:05}-of-{:05}.safetensors", name_of(kind), rank + 1, ranks);
+std::string file_name(StateKey key, int rank, int ranks) {
+  return ranks == 1 ? fmt::format("{}.safetensors", name_of(key))
+                    : fmt::format("{}-{:05}-of-{:05}.safetensors", name_of(key), rank + 1, ranks);
 }
 
 std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range) {
@@ -135,31 +135,31 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
       base_(std::move(base)) {
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
-  const std::vector<StateKind> all_kinds = names_base_ ? saved_kinds_of(model) : kinds_of(model);
+  const std::vector<StateKey> all_kinds = names_base_ ? saved_keys_of(model) : keys_of(model);
   const auto kinds = static_cast<int>(all_kinds.size());
   const int ranks = std::max(1, (static_cast<int>(manifest.files.size()) + kinds - 1) / kinds);
-  for (const StateKind kind : all_kinds) {
+  for (const StateKey key : all_kinds) {
     for (int rank = 0; rank < ranks; ++rank) {
-      const std::string name = file_name(kind, rank, ranks);
+      const std::string name = file_name(key, rank, ranks);
       if (!manifest.files.contains(name)) {
         report_damage(folder / kManifestName,
                       fmt::format("of its {} files none is {}", manifest.files.size(), name));
       }
-      add_file(folder / name, kind, tensors);
+      add_file(folder / name, key, tensors);
     }
     for (const auto& [name, tensor] : tensors)
-      if (tensor->flat == flat_of(kind)) check_parts(kind, *tensor);
+      if (tensor->flat == flat_of(key)) check_parts(key, *tensor);
   }
 }
 
-void StoredState::add_file(const fs::path& path, StateKind kind,
+void StoredState::add_file(const fs::path& path, StateKey key,
                            const std::map<std::string, const TensorSpec*>& tensors) {
   const SafetensorsReader reader(path, *file_system_);
   for (const auto& [name, stored] : reader.tensors()) {
     const auto [tensor, part] = part_of(name, stored, path, tensors);
-    if (tensor->flat != flat_of(kind))
+    if (tensor->flat != flat_of(key))
       report_damage(path, fmt::format("unexpected tensor {}: it belongs to another file", name));
-    std::vector<Part>& parts = nth(parts_, kind)[tensor->hf_name];
+    std::vector<Part>& parts = parts_[key][tensor->hf_name];
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::int64_t before = i * part.length() * static_cast<std::int64_t>(sizeof(float));
       parts.push_back({part.first + i * part.distance, part.last + i * part.distance, files_.size(),
@@ -170,8 +170,8 @@ void StoredState::add_file(const fs::path& path, StateKind kind,
 }
 
 /// They must fill the tensor, without holes and without overlap.
-void StoredState::check_parts(StateKind kind, const TensorSpec& tensor) {
-  std::vector<Part>& parts = nth(parts_, kind)[tensor.hf_name];
+void StoredState::check_parts(StateKey key, const TensorSpec& tensor) {
+  std::vector<Part>& parts = parts_[key][tensor.hf_name];
   std::ranges::sort(parts, {}, &Part::first);
   std::int64_t end = 0;
   for (const Part& part : parts) {
@@ -186,7 +186,7 @@ void StoredState::check_parts(StateKind kind, const TensorSpec& tensor) {
   }
   if (const std::int64_t elements = tensor.whole_elements(); end < elements) {
     report_damage(folder_, fmt::format("{} of tensor {} lacks element {} of {}; the checkpoint is damaged",
-                                       name_of(kind), tensor.hf_name, end, elements));
+                                       name_of(key), tensor.hf_name, end, elements));
   }
 }
 
@@ -195,18 +195,18 @@ const FileReader& StoredState::open(std::size_t file) {
   return *open_;
 }
 
-void StoredState::read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat) {
+void StoredState::read(std::size_t unit, StateKey key, FlatRange range, std::span<float> flat) {
   assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
   for (const TensorRun& run : runs_in(model_.units[unit], range)) {
-    read_tensor(kind, *run.tensor, run.first, slice(flat, run.at, run.count()));
+    read_tensor(key, *run.tensor, run.first, slice(flat, run.at, run.count()));
   }
 }
 
-void StoredState::read_tensor(StateKind kind, const TensorSpec& tensor, std::int64_t first,
+void StoredState::read_tensor(StateKey key, const TensorSpec& tensor, std::int64_t first,
                               std::span<float> values) {
-  if (kind == StateKind::frozen && names_base_) return base_(tensor, first, values);
-  const std::vector<Part>& parts = nth(parts_, kind).at(tensor.hf_name);
+  if (key == StateKey::frozen && names_base_) return base_(tensor, first, values);
+  const std::vector<Part>& parts = parts_[key].at(tensor.hf_name);
   auto part = std::ranges::upper_bound(parts, first, {}, &Part::last);
   const std::int64_t begin = first;
   for (const std::int64_t last = first + std::ssize(values); first < last; first = part->last, ++part) {
@@ -215,7 +215,7 @@ void StoredState::read_tensor(StateKind kind, const TensorSpec& tensor, std::int
         .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
               std::as_writable_bytes(slice(values, first - begin, count)));
   }
-  if (!are_weights(kind)) return;
+  if (!are_weights(key)) return;
   if (const auto at = first_not_finite(values)) {
     throw NotFiniteError(
         fmt::format("checkpoint {}: element {} of tensor {} is {}: these weights are spoilt; move the "

@@ -21,7 +21,7 @@ namespace strata {
 
 /// The file with what one of `ranks` saves of one kind: "master.safetensors" of the only one,
 /// "master-00002-of-00004.safetensors" of rank 1 of 4.
-std::string file_name(StateKind kind, int rank, int ranks);
+std::string file_name(StateKey key, int rank, int ranks);
 
 /// How a file names and shapes its part of a unit's tensors, in the order of their elements:
 /// - a whole tensor by its HF name and shape;
@@ -47,9 +47,9 @@ class StoredState {
 
   /// A range of a unit's state, zeros in its padding. REQUIRES: flat.size() == range.count; a base, if it is
   /// asked for what is frozen and the manifest only names that.
-  void read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat);
+  void read(std::size_t unit, StateKey key, FlatRange range, std::span<float> flat);
   /// Elements [first, first + values.size()) of one of the model's whole tensors.
-  void read_tensor(StateKind kind, const TensorSpec& tensor, std::int64_t first, std::span<float> values);
+  void read_tensor(StateKey key, const TensorSpec& tensor, std::int64_t first, std::span<float> values);
 
  private:
   /// Elements [first, last) of a tensor, which stand in a file from byte `offset` on.
@@ -60,9 +60,9 @@ class StoredState {
   };
   using Parts = std::map<std::string, std::vector<Part>>;  ///< by HF name, in the order of their elements
 
-  void add_file(const std::filesystem::path& path, StateKind kind,
+  void add_file(const std::filesystem::path& path, StateKey key,
                 const std::map<std::string, const TensorSpec*>& tensors);
-  void check_parts(StateKind kind, const TensorSpec& tensor);
+  void check_parts(StateKey key, const TensorSpec& tensor);
   const FileReader& open(std::size_t file);
 
   FileSystem* file_system_;
@@ -71,7 +71,7 @@ class StoredState {
   bool names_base_;
   ReadTensor base_;
   std::vector<std::filesystem::path> files_;
-  std::array<Parts, kStateKinds.size()> parts_;
+  EnumArray<StateKey, Parts> parts_;
   std::optional<FileReader> open_;  ///< the file that was read last: neighbours tend to lie in one
 };
 

@@ -16,8 +16,8 @@
 namespace strata {
 namespace {
 
-ScheduleType schedule_type(ScheduleKind kind) {
-  switch (kind) {
+ScheduleType schedule_type(ScheduleKind key) {
+  switch (key) {
     case ScheduleKind::constant:
       return ScheduleType::constant;
     case ScheduleKind::linear:
@@ -469,11 +469,11 @@ void ModelRun::initialise_weights() {
   on_every_rank(outside(), [&] {
     for (std::size_t u = 0; u < model.units.size(); ++u) {
       const Unit& unit = model.units[u];
-      for (const StateKind kind : {StateKind::master, StateKind::frozen}) {
-        if (unit.elements_of(flat_of(kind)) == 0) continue;
-        const FlatRange range = state_->loaded(u, kind);
+      for (const StateKey key : {StateKey::master, StateKey::frozen}) {
+        if (unit.elements_of(flat_of(key)) == 0) continue;
+        const FlatRange range = state_->loaded(u, key);
         state_->write(
-            u, kind, [&](std::span<float> weights) { initial->read(unit, range, weights); },
+            u, key, [&](std::span<float> weights) { initial->read(unit, range, weights); },
             [&](const TensorSpec& tensor, std::int64_t first, std::span<float> values) {
               initial->read_tensor(tensor, first, values);
             });

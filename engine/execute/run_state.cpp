@@ -28,12 +28,6 @@ std::span<Value> part_of(const StateEntry& place, std::span<Value> values) {
   return values.subspan(first, std::min(static_cast<std::size_t>(place.piece.count), values.size() - first));
 }
 
-std::optional<StateKind> moment_in(StatePart part) {
-  for (const Moment moment : kMoments)
-    if (part_of(moment) == part) return kind_of(moment);
-  return std::nullopt;
-}
-
 /// Elements of state that one thread writes at a time.
 constexpr std::int64_t kPiece = 256 * 1024;
 
@@ -90,25 +84,13 @@ std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) 
   for (const StateEntry& place : program.state) {
     if (place.unit < 0) continue;
     UnitPlaces& unit = nth(result, place.unit);
-    switch (place.part) {
-      case StatePart::master:
-        unit.of(StateKind::master).push_back(place);
-        break;
-      case StatePart::frozen:
-        unit.of(StateKind::frozen).push_back(place);
-        break;
-      default:
-        if (const std::optional<StateKind> kind = moment_in(place.part)) {
-          unit.of(*kind).push_back(place);
-        } else {
-          unit.copies.push_back(place);
-        }
-    }
+    const bool is_copy = !are_weights(place.part) && !moment_of(place.part);
+    (is_copy ? unit.copies : unit.of(place.part)).push_back(place);
   }
   return result;
 }
 
-const StateEntry* RunState::find_place(StatePart part) const {
+const StateEntry* RunState::find_place(StateKey part) const {
   const std::vector<StateEntry>& state = plan_.training.program.state;
   const auto found = std::ranges::find(state, part, &StateEntry::part);
   return found == state.end() ? nullptr : &*found;
@@ -176,10 +158,10 @@ FlatRange RunState::saved(std::size_t unit, Flat flat) const {
   return {range.first + border(number), border(number + 1) - border(number), flat};
 }
 
-FlatRange RunState::loaded(std::size_t unit, StateKind kind) const {
+FlatRange RunState::loaded(std::size_t unit, StateKey key) const {
   const bool is_needed_whole =
-      kind == StateKind::master && std::ranges::any_of(places_[unit].copies, &StateEntry::is_whole);
-  return is_needed_whole ? whole(model_.units[unit]) : held(unit, flat_of(kind));
+      key == StateKey::master && std::ranges::any_of(places_[unit].copies, &StateEntry::is_whole);
+  return is_needed_whole ? whole(model_.units[unit]) : held(unit, flat_of(key));
 }
 
 std::span<float> RunState::values_of(std::int64_t elements) {
@@ -189,10 +171,10 @@ std::span<float> RunState::values_of(std::int64_t elements) {
 }
 
 /// The values of all pieces of what this rank holds, and of them those that it saves.
-std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
-  const FlatRange range = saved(unit, flat_of(kind)), mine = held(unit, flat_of(kind));
+std::span<const float> RunState::read_pieces(std::size_t unit, StateKey key) {
+  const FlatRange range = saved(unit, flat_of(key)), mine = held(unit, flat_of(key));
   const std::span<float> values = values_of(mine.count);
-  const std::span<const StateEntry> places = places_[unit].of(kind);
+  const std::span<const StateEntry> places = places_[unit].of(key);
   const bool is_split = stored_as(places.front().type) == StoredAs::split_masters;
   const auto* high =
       is_split ? reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data())
@@ -214,15 +196,15 @@ std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
   return slice(values, range.first - mine.first, range.count);
 }
 
-std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
-  const StateEntry& place = places_[unit].of(kind).front();
-  if (!place.piece.is_all()) return read_pieces(unit, kind);
+std::span<const float> RunState::read(std::size_t unit, StateKey key) {
+  const StateEntry& place = places_[unit].of(key).front();
+  if (!place.piece.is_all()) return read_pieces(unit, key);
   StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
   // On the nvme tier both halves are staged where one update has them, so that neither is in the other's
   // place.
   if (stored.as == StoredAs::split_masters)
     stored.parameter = reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data());
-  const FlatRange range = saved(unit, flat_of(kind));
+  const FlatRange range = saved(unit, flat_of(key));
   const Packing packing = stored.as == StoredAs::packed ? packing_of(unit, range.flat) : Packing();
   stored.packing = &packing;
   stored.part = packed_part(packing);
@@ -284,16 +266,16 @@ void RunState::store(const StateEntry& place, std::span<const float> values, con
   with_storage_type(is_packed ? plan_.strategy.precision : dtype_of(place.type), [&]<typename T>(T) {
     const auto rounded = [](float value) { return T(value); };
     if (!is_packed) return store<T>(place.buffer, values, rounded);
-    store_packed<T>(place, place.part == StatePart::frozen ? Flat::frozen : Flat::trained, values, rounded,
+    store_packed<T>(place, place.part == StateKey::frozen ? Flat::frozen : Flat::trained, values, rounded,
                     read_tensor);
   });
 }
 
-void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
+void RunState::write(std::size_t unit, StateKey key, const std::function<void(std::span<float>)>& fill,
                      const ReadTensor& read_tensor) {
-  const std::vector<StateEntry>& places = places_[unit].of(kind);
-  const FlatRange range = loaded(unit, kind), mine = held(unit, flat_of(kind));
-  const auto is_of_master = kind == StateKind::master;
+  const std::vector<StateEntry>& places = places_[unit].of(key);
+  const FlatRange range = loaded(unit, key), mine = held(unit, flat_of(key));
+  const auto is_of_master = key == StateKey::master;
   if (places.empty() && (!is_of_master || places_[unit].copies.empty())) return;  // another stage's
   const bool is_floats = !places.empty() && stored_as(places.front().type) == StoredAs::floats;
   if (is_floats && places.front().piece.is_all() &&
@@ -341,9 +323,9 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
 void RunState::clear_moments() {
   for (std::size_t unit = 0; unit < places_.size(); ++unit) {
     if (model_.units[unit].elements == 0) continue;
-    for (const StateKind kind : kinds_of(model_, Flat::trained)) {
-      if (kind == StateKind::master) continue;
-      write(unit, kind, [](std::span<float> moment) {
+    for (const StateKey key : keys_of(model_, Flat::trained)) {
+      if (key == StateKey::master) continue;
+      write(unit, key, [](std::span<float> moment) {
         for_ranges(std::ssize(moment), kPiece, [&](std::int64_t first, std::int64_t last, int) {
           std::fill(moment.data() + first, moment.data() + last, 0.0F);
         });
@@ -354,26 +336,26 @@ void RunState::clear_moments() {
 
 StateAccess RunState::access() {
   return {.saved = [this](std::size_t unit, Flat flat) { return saved(unit, flat); },
-          .read = [this](std::size_t unit, StateKind kind) { return read(unit, kind); },
-          .loaded = [this](std::size_t unit, StateKind kind) { return loaded(unit, kind); },
-          .write = [this](std::size_t unit, StateKind kind, const auto& fill,
-                          const ReadTensor& read_tensor) { write(unit, kind, fill, read_tensor); }};
+          .read = [this](std::size_t unit, StateKey key) { return read(unit, key); },
+          .loaded = [this](std::size_t unit, StateKey key) { return loaded(unit, key); },
+          .write = [this](std::size_t unit, StateKey key, const auto& fill,
+                          const ReadTensor& read_tensor) { write(unit, key, fill, read_tensor); }};
 }
 
 LossScale RunState::loss_scale() {
   LossScale scale;
-  if (const StateEntry* place = find_place(StatePart::loss_scale))
+  if (const StateEntry* place = find_place(StateKey::loss_scale))
     std::memcpy(&scale, read(place->buffer).data(), sizeof(scale));
   return scale;
 }
 
 void RunState::write_loss_scale(const LossScale& scale) {
-  if (const StateEntry* place = find_place(StatePart::loss_scale))
+  if (const StateEntry* place = find_place(StateKey::loss_scale))
     write(place->buffer, std::as_bytes(std::span(&scale, 1)));
 }
 
 void RunState::write_constants() {
-  const StateEntry* place = find_place(StatePart::constants);
+  const StateEntry* place = find_place(StateKey::constants);
   if (place == nullptr) return;
   std::vector<std::byte> tables(static_cast<std::size_t>(buffer(place->buffer).bytes));
   unit_compute(model_, plan_.strategy.precision, plan_.strategy.microbatch)->fill_constants(tables);

@@ -34,15 +34,15 @@ class RunState {
   FlatRange held(std::size_t unit, Flat flat) const;
   FlatRange saved(std::size_t unit, Flat flat) const;
   /// What it must be given: all of a master if it keeps the parameter whole.
-  FlatRange loaded(std::size_t unit, StateKind kind) const;
+  FlatRange loaded(std::size_t unit, StateKey key) const;
 
   /// The values of saved(unit, flat_of(kind)), wherever they live and however they are stored; valid until
   /// the next call.
-  std::span<const float> read(std::size_t unit, StateKind kind);
+  std::span<const float> read(std::size_t unit, StateKey key);
   /// As StateAccess::write: `fill` is not called if this rank wants nothing.
   /// A master brings its parameter in the compute dtype with it; moments that are stored in bf16 are rounded
   /// to nearest, which leaves what such a run has saved as it was.
-  void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill,
+  void write(std::size_t unit, StateKey key, const std::function<void(std::span<float>)>& fill,
              const ReadTensor& read_tensor = {});
   StateAccess access();
   /// Writes zeros to the moments of every unit, wherever they live: no tier's memory holds anything certain
@@ -68,8 +68,8 @@ class RunState {
  private:
   /// Where a unit's state lives.
   struct UnitPlaces {
-    std::array<std::vector<StateEntry>, kStateKinds.size()> pieces;  ///< of each StateKind, in their order
-    std::vector<StateEntry>& of(StateKind kind) { return nth(pieces, kind); }
+    EnumArray<StateKey, std::vector<StateEntry>> pieces;  ///< of each StateKey, in their order
+    std::vector<StateEntry>& of(StateKey key) { return pieces[key]; }
     std::vector<StateEntry> copies;  ///< of the parameter, besides a master that is itself one
     bool is_empty() const;
   };
@@ -78,7 +78,7 @@ class RunState {
   static std::vector<UnitPlaces> find_places(const Program& program);
   const Mesh& mesh() const { return plan_.strategy.mesh; }
   /// The run's own, or null.
-  const StateEntry* find_place(StatePart part) const;
+  const StateEntry* find_place(StateKey part) const;
   BufferId high_halves(std::size_t unit) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
   /// The buffer's own bytes, or nothing if the host cannot address them.
@@ -90,7 +90,7 @@ class RunState {
   std::span<const std::byte> read(BufferId id, Arena& memory);
   /// Memory for values that are stored otherwise, or in pieces.
   std::span<float> values_of(std::int64_t elements);
-  std::span<const float> read_pieces(std::size_t unit, StateKind kind);
+  std::span<const float> read_pieces(std::size_t unit, StateKey key);
   /// Writes a buffer of `convert`ed values, wherever it lives.
   template <typename Stored, typename Convert>
   void store(BufferId id, std::span<const float> values, const Convert& convert);

@@ -169,7 +169,7 @@ void Operations::save(const Instruction& instruction, std::int64_t step) {
     setup_.saver->copy(room, address(id), from);
     return std::exchange(room, room + from.bytes);
   };
-  const auto add = [&](StateKind kind, Role role) {
+  const auto add = [&](StateKey key, Role role) {
     const Operand* values = instruction.find_operand(role);
     if (values == nullptr) return;
     const std::byte* data = on_host(role);
@@ -183,11 +183,11 @@ void Operations::save(const Instruction& instruction, std::int64_t step) {
         .parameter = parameter == nullptr ? nullptr : parameter + instruction.piece.first,
         .packing = &share(instruction).frozen,
         .part = share(instruction).part_of(share(instruction).frozen)};
-    setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), instruction.piece, kind, stored);
+    setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), instruction.piece, key, stored);
   };
-  add(StateKind::master, Role::master);
-  for (const Moment moment : kMoments) add(kind_of(moment), role_of(moment));
-  add(StateKind::frozen, Role::frozen);
+  add(StateKey::master, Role::master);
+  for (const Moment moment : kMoments) add(key_of(moment), role_of(moment));
+  add(StateKey::frozen, Role::frozen);
 }
 
 /// What the instruction's piece of a unit has.

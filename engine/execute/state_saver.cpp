@@ -81,18 +81,18 @@ void StateSaver::try_to(const Action& action) {
   }
 }
 
-void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, StateKind kind,
+void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, StateKey key,
                      const StoredValues& stored) {
   if (has_failed_ || !lack_of_space_.empty()) return;
   if (!checkpoint_) try_to([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
   if (!checkpoint_) return;
-  const Flat flat = flat_of(kind);
+  const Flat flat = flat_of(key);
   const FlatRange held = setup_.held(unit, flat), saved = setup_.saved(unit, flat);
   const std::int64_t begin = held.first + piece.first;
   const std::int64_t end = piece.is_all() ? held.end() : begin + piece.count;
   const std::int64_t first = std::clamp(begin, saved.first, saved.end());
   const FlatRange range = {first, std::clamp(end, saved.first, saved.end()) - first, flat};
-  checkpoint_->add({unit, range}, kind, [&](std::int64_t from, std::int64_t count) {
+  checkpoint_->add({unit, range}, key, [&](std::int64_t from, std::int64_t count) {
     return stored.read(range.first - begin + from, count, piece_);
   });
 }

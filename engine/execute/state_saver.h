@@ -56,8 +56,7 @@ class StateSaver {
   /// The state after `step` steps; `stored` is a piece of what this rank holds of the unit, the next one. A
   /// step's first part begins the checkpoint, so that nobody waits for its files before. One that finds no
   /// space is given up, by all ranks; other failures end the run.
-  void add(std::int64_t step, std::size_t unit, const Piece& piece, StateKind kind,
-           const StoredValues& stored);
+  void add(std::int64_t step, std::size_t unit, const Piece& piece, StateKey key, const StoredValues& stored);
   void set_record(const StepRecord& record) { record_ = record; }
   void finish();
 

@@ -241,7 +241,7 @@ void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
   };
   const auto frozen_places = [&](std::size_t m) {
     std::vector<StateEntry> places = models_[m]->plan().training.program.state;
-    std::erase_if(places, [](const StateEntry& place) { return place.part != StatePart::frozen; });
+    std::erase_if(places, [](const StateEntry& place) { return place.part != StateKey::frozen; });
     return places;
   };
   std::map<HeldPlace, int> holders;
@@ -262,7 +262,7 @@ void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
       const HeldPlace held = place_held(m, place);
       if (holders[held] < 2) continue;
       const auto unit = static_cast<std::size_t>(place.unit);
-      const std::uint64_t hash = hash_bytes(std::as_bytes(state.read(unit, StateKind::frozen)));
+      const std::uint64_t hash = hash_bytes(std::as_bytes(state.read(unit, StateKey::frozen)));
       const Filled& first = filled.try_emplace(held, Filled{m, hash}).first->second;
       if (first.hash == hash) continue;
       throw ConfigError(

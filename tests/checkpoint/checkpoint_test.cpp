@@ -76,7 +76,7 @@ TEST_F(Checkpoint, TensorsAreStoredByHfNameAndShape) {
   EXPECT_EQ(file.at(tensor.hf_name).shape, tensor.hf_shape);
   std::vector<float> stored(static_cast<std::size_t>(tensor.elements));
   file.read(tensor.hf_name, 0, stored);
-  EXPECT_EQ(stored[0], first_.flat(1, StateKind::exp_avg)[static_cast<std::size_t>(tensor.offset)]);
+  EXPECT_EQ(stored[0], first_.flat(1, key_of(Moment::exp_avg))[static_cast<std::size_t>(tensor.offset)]);
 }
 
 TEST_F(Checkpoint, NothingIsLoadedWhereNothingWasSaved) {
@@ -122,8 +122,8 @@ TEST_F(Checkpoint, ForeignFoldersStay) {
 }
 
 TEST_F(Checkpoint, ABitFlippedAnywhereInADataFileIsFoundAndTheOneBeforeIsUsed) {
-  for (const StateKind kind : kinds_of(model_)) {
-    const fs::path file = path() / "step-00000002" / (std::string(name_of(kind)) + ".safetensors");
+  for (const StateKey key : keys_of(model_)) {
+    const fs::path file = path() / "step-00000002" / (std::string(name_of(key)) + ".safetensors");
     save(path(), model_, first_, 1);
     save(path(), model_, second_, 2);
     const std::size_t size = fs::file_size(file);
@@ -294,7 +294,7 @@ TEST_F(Checkpoint, LeftoversOfADeadRunAreRemovedAtTheStart) {
 
 TEST_F(Checkpoint, AnErrorOfTheStateItselfLeavesNothingBehind) {
   const StateAccess broken =
-      access_in_memory([](std::size_t, StateKind) -> std::span<float> { throw DeviceError("no device"); });
+      access_in_memory([](std::size_t, StateKey) -> std::span<float> { throw DeviceError("no device"); });
   EXPECT_THROW(CheckpointStore(path(), 2, quick()).save(model_, full_progress_at(1), broken), DeviceError);
   EXPECT_TRUE(fs::is_empty(path()));
 }
@@ -402,10 +402,10 @@ TEST(StateHash, DependsOnEveryElementAndKindButNotOnPadding) {
   const std::string whole = state_hash(model, state.access());
   EXPECT_EQ(whole.size(), 16U);
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-    for (const StateKind kind : kinds_of(model)) {
+    for (const StateKey key : keys_of(model)) {
       State changed = state;
       const TensorSpec& last = model.units[unit].tensors.back();
-      changed.flat(unit, kind)[static_cast<std::size_t>(last.offset + last.elements - 1)] += 1;
+      changed.flat(unit, key)[static_cast<std::size_t>(last.offset + last.elements - 1)] += 1;
       EXPECT_NE(state_hash(model, changed.access()), whole);
     }
   }

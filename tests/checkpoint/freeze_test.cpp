@@ -51,9 +51,9 @@ TEST_F(FrozenCheckpoint, HasEachTensorWhereItBelongsAndGivesItBack) {
                                    "manifest.json", "master.safetensors"}));
   for (const Unit& unit : model_.units) {
     for (const TensorSpec& tensor : unit.tensors) {
-      for (const StateKind kind : kinds_of(model_)) {
-        const SafetensorsReader file(folder / (std::string(name_of(kind)) + ".safetensors"));
-        EXPECT_EQ(file.tensors().contains(tensor.hf_name), tensor.flat == flat_of(kind)) << tensor.hf_name;
+      for (const StateKey key : keys_of(model_)) {
+        const SafetensorsReader file(folder / (std::string(name_of(key)) + ".safetensors"));
+        EXPECT_EQ(file.tensors().contains(tensor.hf_name), tensor.flat == flat_of(key)) << tensor.hf_name;
       }
     }
   }
@@ -90,7 +90,7 @@ TEST_F(FrozenCheckpoint, BelongsToRunsThatFreezeTheSame) {
 
 TEST_F(FrozenCheckpoint, HashCountsWhatIsFrozen) {
   State changed = state_;
-  changed.flat(0, StateKind::frozen)[3] += 1;
+  changed.flat(0, StateKey::frozen)[3] += 1;
   EXPECT_NE(state_hash(model_, changed.access()), state_hash(model_, state_.access()));
 }
 
@@ -111,9 +111,9 @@ TEST_F(FrozenCheckpoint, GoesFromAnyNumberOfRanksToAnyOther) {
         const StateAccess access = access_of_rank(loaded, model_, world.rank(), others);
         ASSERT_TRUE(store.load_newest(model_, access));
         for (std::size_t unit = 0; unit < model_.units.size(); ++unit) {
-          const FlatRange range = access.loaded(unit, StateKind::frozen);
-          EXPECT_TRUE(std::ranges::equal(test::part_of(loaded.flat(unit, StateKind::frozen), range),
-                                         test::part_of(state_.flat(unit, StateKind::frozen), range)));
+          const FlatRange range = access.loaded(unit, StateKey::frozen);
+          EXPECT_TRUE(std::ranges::equal(test::part_of(loaded.flat(unit, StateKey::frozen), range),
+                                         test::part_of(state_.flat(unit, StateKey::frozen), range)));
         }
       });
     }

@@ -32,24 +32,24 @@ inline StateAccess access_of_rank(State& state, const Model& model, int rank, in
   const auto range = [&model, rank, ranks](std::size_t unit, Flat flat) {
     return shard(model.units[unit], rank, ranks, flat);
   };
-  const auto values = [&state, range](std::size_t unit, StateKind kind) {
-    return part_of(state.flat(unit, kind), range(unit, flat_of(kind)));
+  const auto values = [&state, range](std::size_t unit, StateKey key) {
+    return part_of(state.flat(unit, key), range(unit, flat_of(key)));
   };
   return {.saved = range,
           .read = values,
-          .loaded = [range](std::size_t unit, StateKind kind) { return range(unit, flat_of(kind)); },
-          .write = [values](std::size_t unit, StateKind kind, const auto& fill,
-                            const ReadTensor&) { fill(values(unit, kind)); }};
+          .loaded = [range](std::size_t unit, StateKey key) { return range(unit, flat_of(key)); },
+          .write = [values](std::size_t unit, StateKey key, const auto& fill,
+                            const ReadTensor&) { fill(values(unit, key)); }};
 }
 
 /// A rank that wants whatever `wanted` says, in its own copy of a state.
 inline StateAccess access_to_load(State& state,
-                                  const std::function<FlatRange(std::size_t, StateKind)>& wanted) {
+                                  const std::function<FlatRange(std::size_t, StateKey)>& wanted) {
   return {.saved = {},
           .read = {},
           .loaded = wanted,
-          .write = [&state, wanted](std::size_t unit, StateKind kind, const auto& fill, const ReadTensor&) {
-            fill(part_of(state.flat(unit, kind), wanted(unit, kind)));
+          .write = [&state, wanted](std::size_t unit, StateKey key, const auto& fill, const ReadTensor&) {
+            fill(part_of(state.flat(unit, key), wanted(unit, key)));
           }};
 }
 

@@ -99,13 +99,13 @@ TEST_F(Resharding, ARankMayWantMoreThanItSaves) {
       FaultyFileSystem files;
       State loaded(model_, 0);
       loaded.fill(0);
-      const auto wanted = [&](std::size_t unit, StateKind kind) {
-        return kind == StateKind::master ? whole(model_.units[unit]) : FlatRange{};
+      const auto wanted = [&](std::size_t unit, StateKey key) {
+        return key == StateKey::master ? whole(model_.units[unit]) : FlatRange{};
       };
       CheckpointStore(path(), 2, files, &ranks).load_newest(model_, access_to_load(loaded, wanted));
       for (std::size_t unit = 0; unit < model_.units.size(); ++unit) {
         EXPECT_TRUE(std::ranges::equal(loaded.flat(unit), first_.flat(unit)));
-        EXPECT_THAT(loaded.flat(unit, StateKind::exp_avg), Each(0.0F));
+        EXPECT_THAT(loaded.flat(unit, key_of(Moment::exp_avg)), Each(0.0F));
       }
     });
   }
@@ -122,7 +122,7 @@ TEST_F(Resharding, ReplicasSaveNothingAndLoadTheSame) {
     State loaded(model_, 0);
     ASSERT_TRUE(store.load_newest(model_, access_of_rank(loaded, model_, ranks.rank() % 2, 2)));
     for (std::size_t unit = 0; unit < model_.units.size(); ++unit) {
-      const FlatRange range = half.loaded(unit, StateKind::master);
+      const FlatRange range = half.loaded(unit, StateKey::master);
       EXPECT_TRUE(std::ranges::equal(test::part_of(loaded.flat(unit), range),
                                      test::part_of(first_.flat(unit), range)));
     }
@@ -133,9 +133,9 @@ TEST_F(Resharding, FilesSayWhoseTheyAreAndWhichPartOfATensorTheyHave) {
   save(4, first_, 1);
   const fs::path folder = path() / "step-00000001";
   std::set<std::string> expected = {"manifest.json"};
-  for (const char* kind : {"master", "exp_avg", "exp_avg_sq"}) {
+  for (const char* key : {"master", "exp_avg", "exp_avg_sq"}) {
     for (const char* rank : {"1", "2", "3", "4"})
-      expected.insert(std::string(kind) + "-0000" + rank + "-of-00004.safetensors");
+      expected.insert(std::string(key) + "-0000" + rank + "-of-00004.safetensors");
   }
   EXPECT_EQ(names_in(folder), expected);
 
@@ -220,7 +220,7 @@ TEST_F(Resharding, AnErrorOfOneRanksStateIsThatOfAll) {
     FaultyFileSystem files;
     StateAccess state = access(first_, ranks);
     if (ranks.rank() == 1) {
-      state.read = [](std::size_t, StateKind) -> std::span<const float> { throw DeviceError("no device"); };
+      state.read = [](std::size_t, StateKey) -> std::span<const float> { throw DeviceError("no device"); };
     }
     CheckpointStore(path(), 2, files, &ranks).save(model_, progress_at(1), state);
   });
@@ -344,8 +344,8 @@ TEST_F(Resharding, PartsThatOverlapOrLackSomethingAreRefused) {
                          : shard(model_.units[unit], ranks.rank(), ranks.size());
       };
       state.saved = saved;
-      state.read = [&](std::size_t unit, StateKind kind) {
-        return test::part_of(first_.flat(unit, kind), saved(unit));
+      state.read = [&](std::size_t unit, StateKey key) {
+        return test::part_of(first_.flat(unit, key), saved(unit));
       };
       CheckpointStore(path(), 9, files, &ranks).save(model_, progress_at(step), state);
     });

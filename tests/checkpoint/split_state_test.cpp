@@ -41,11 +41,11 @@ State part_of_state(State& state, const Model& whole, const Model& part) {
     for (const TensorSpec& own : part.units[u].tensors) {
       const TensorSpec& all = *std::ranges::find(whole.units[u].tensors, own.hf_name, &TensorSpec::hf_name);
       const FlatRange range = {own.offset, own.elements, own.flat};
-      for (const StateKind kind : kinds_of(part, own.flat)) {
+      for (const StateKey key : keys_of(part, own.flat)) {
         for (const TensorRun& run : runs_in(part.units[u], range)) {
           for (std::int64_t i = 0; i < run.count(); ++i)
-            result.flat(u, kind)[static_cast<std::size_t>(own.offset + run.at + i)] =
-                state.flat(u, kind)[static_cast<std::size_t>(all.offset + run.first + i)];
+            result.flat(u, key)[static_cast<std::size_t>(own.offset + run.at + i)] =
+                state.flat(u, key)[static_cast<std::size_t>(all.offset + run.first + i)];
         }
       }
     }

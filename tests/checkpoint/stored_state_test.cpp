@@ -21,15 +21,15 @@ class StoredStateOf : public ::testing::Test {
 
   StoredState open(const Edit& edit = [](auto&) {}) {
     manifest_.files.clear();
-    for (const StateKind kind : kinds_of(model_)) {
+    for (const StateKey key : keys_of(model_)) {
       for (const int rank : {0, 1}) {
         std::vector<TensorToWrite> tensors;
         for (const Unit& unit : model_.units) {
           for (TensorToWrite& tensor : stored_tensors(unit, {rank * unit.elements / 2, unit.elements / 2}))
             tensors.push_back(std::move(tensor));
         }
-        if (rank == 0 && kind == StateKind::exp_avg) edit(tensors);
-        const std::string name = file_name(kind, rank, 2);
+        if (rank == 0 && key == key_of(Moment::exp_avg)) edit(tensors);
+        const std::string name = file_name(key, rank, 2);
         std::filesystem::remove(folder_ / name);
         SafetensorsWriter file(quick(), folder_ / name, DType::fp32, tensors);
         for (const TensorToWrite& tensor : tensors)
@@ -52,9 +52,9 @@ TEST_F(StoredStateOf, AnyRangeIsReadWithZerosInItsPadding) {
   const Unit& embedding = model_.embedding();
   const std::int64_t end = embedding.tensors.back().elements;
   std::vector<float> values(4);
-  stored.read(0, StateKind::master, {end - 2, 4}, values);
+  stored.read(0, StateKey::master, {end - 2, 4}, values);
   EXPECT_EQ(values, (std::vector<float>{1, 1, 0, 0}));
-  stored.read(0, StateKind::master, {}, {});
+  stored.read(0, StateKey::master, {}, {});
 }
 
 TEST_F(StoredStateOf, TensorsThatAreNotTheModelsAreNamed) {

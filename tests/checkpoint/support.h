@@ -62,10 +62,10 @@ class State {
   State(const Model& model, float first) {
     float value = first;
     for (const Unit& unit : model.units) {
-      for (const StateKind kind : kinds_of(model)) {
-        const Flat of = flat_of(kind);
-        std::vector<float>& flat = buffers_[static_cast<std::size_t>(kind)].emplace_back(
-            static_cast<std::size_t>(unit.elements_of(of)), 0.0F);
+      for (const StateKey key : keys_of(model)) {
+        const Flat of = flat_of(key);
+        std::vector<float>& flat =
+            buffers_[key].emplace_back(static_cast<std::size_t>(unit.elements_of(of)), 0.0F);
         for (const TensorSpec& tensor : unit.tensors) {
           if (tensor.flat != of) continue;
           std::iota(flat.begin() + tensor.offset, flat.begin() + tensor.offset + tensor.elements, value);
@@ -75,21 +75,19 @@ class State {
     }
   }
 
-  std::span<float> flat(std::size_t unit, StateKind kind = StateKind::master) {
-    return buffers_[static_cast<std::size_t>(kind)][unit];
-  }
+  std::span<float> flat(std::size_t unit, StateKey key = StateKey::master) { return buffers_[key][unit]; }
   StateAccess access() {
-    return access_in_memory([this](std::size_t unit, StateKind kind) { return flat(unit, kind); });
+    return access_in_memory([this](std::size_t unit, StateKey key) { return flat(unit, key); });
   }
   void fill(float value) {
-    for (auto& kind : buffers_) {
-      for (auto& unit : kind) std::fill(unit.begin(), unit.end(), value);
+    for (auto& units : buffers_) {
+      for (auto& unit : units) std::fill(unit.begin(), unit.end(), value);
     }
   }
   friend bool operator==(const State&, const State&) = default;
 
  private:
-  std::array<std::vector<std::vector<float>>, kStateKinds.size()> buffers_;
+  EnumArray<StateKey, std::vector<std::vector<float>>> buffers_;
 };
 
 /// What is exported of a state.

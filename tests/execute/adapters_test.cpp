@@ -88,7 +88,7 @@ class AdapterRun : public ::testing::Test {
 // have the same bits, ranks of every kind have the same gradients, and checkpoints resume.
 TEST_F(AdapterRun, TrainsAdaptersAndNothingElse) {
   config_.train.steps = 6;
-  const Tensors left = left_by(config_, {StateKind::master, StateKind::frozen});
+  const Tensors left = left_by(config_, {StateKey::master, StateKey::frozen});
   const Model model = model_of(config_);
   for (const Unit& unit : model.units) {
     for (const TensorSpec& tensor : unit.tensors) {
@@ -194,7 +194,7 @@ TEST_F(AdapterRun, LeavesTheNumbersThatItsCodesStoodFor) {
   for (const ParameterFormat format : {ParameterFormat::int8, ParameterFormat::nf4}) {
     config_.memory.frozen_as = format;
     config_.adapter.type = AdapterType::dora;
-    const Tensors left = left_by(config_, {StateKind::frozen});
+    const Tensors left = left_by(config_, {StateKey::frozen});
     train_and([&](const Model& model, const ReadParameters& read) {
       for (std::size_t u = 0; u < model.units.size(); ++u) {
         for (const TensorSpec& tensor : model.units[u].tensors) {
@@ -241,7 +241,7 @@ TEST_F(AdapterRun, ReadsCheckpointsThatHaveTheWholeModel) {
   std::ofstream(folder / kManifestName) << to_text(manifest);
   std::optional<OpenCheckpoint> open = CheckpointStore(config.checkpoint.path, 2).open_newest(model);
   std::vector<float> values(1);
-  open->state.read(1, StateKind::frozen, {0, 1, Flat::frozen}, values);
+  open->state.read(1, StateKey::frozen, {0, 1, Flat::frozen}, values);
   EXPECT_EQ(values.front(), 0.5F);
 }
 
@@ -283,7 +283,7 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeftWithMagnitudes) {
   config.train.steps = 1;
   config.optimizer.learning_rate = 0;
   config.adapter.path = folder;
-  EXPECT_EQ(left_by(config, {StateKind::master}), left_by(config_, {StateKind::master}));
+  EXPECT_EQ(left_by(config, {StateKey::master}), left_by(config_, {StateKey::master}));
   const auto refusal = [&](AdapterType type) -> std::string {
     config.adapter.type = type;
     try {
@@ -309,7 +309,7 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
   config.train.steps = 1;
   config.optimizer.learning_rate = 0;
   config.adapter.path = folder;
-  const std::vector<StateKind> kinds = {StateKind::master};
+  const std::vector<StateKey> kinds = {StateKey::master};
   const Tensors begun = left_by(config, kinds), left = left_by(config_, kinds);
   ASSERT_EQ(begun.size(), left.size());
   for (const auto& [name, values] : left) EXPECT_TRUE(has_same_bits(values, begun.at(name))) << name;

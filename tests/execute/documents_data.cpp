@@ -188,7 +188,7 @@ void expect_packed_is_apart(const RunConfig& config, const Corpus& corpus, Devic
   }
   EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-5 * expected.gradient_norm);
   // After one step these are the clipped gradients, times 1 - beta1.
-  const std::vector<StateKind> moments = {StateKind::exp_avg};
+  const std::vector<StateKey> moments = {key_of(Moment::exp_avg)};
   for (const auto& [tensor, difference] :
        relative_differences(left_by(documents_apart(config, corpus), moments, device),
                             left_by(packed_documents(config, corpus), moments, device)))

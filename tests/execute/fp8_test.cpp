@@ -38,9 +38,9 @@ class Fp8 : public ::testing::Test {
 // Invariant (Fp8.*): FP8 rounds alike everywhere.
 TEST_F(Fp8, GradientsAreNearThoseOfBf16) {
   config_.train.steps = 1;
-  const test::Tensors fp8 = test::left_by(config_, {StateKind::exp_avg});
+  const test::Tensors fp8 = test::left_by(config_, {key_of(Moment::exp_avg)});
   config_.train.precision = DType::bf16;
-  const test::Tensors bf16 = test::left_by(config_, {StateKind::exp_avg});
+  const test::Tensors bf16 = test::left_by(config_, {key_of(Moment::exp_avg)});
   ASSERT_EQ(fp8.size(), bf16.size());
   for (const auto& [name, gradient] : bf16) {
     const double distance = relative_distance(fp8.at(name), gradient);

@@ -57,7 +57,7 @@ std::vector<float> initial(const RunConfig& config, const TensorSpec& tensor) {
 void expect_the_bits_of_a_run_that_trains_all(RunConfig config, const Patterns& freeze) {
   config.train.steps = 1;
   config.optimizer.clip_norm = 0;
-  const std::vector<StateKind> kinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
+  const std::vector<StateKey> kinds = {StateKey::master, key_of(Moment::exp_avg), key_of(Moment::exp_avg_sq)};
   const Tensors all = left_by(config, kinds);
   config.train.freeze = freeze;
   const Tensors some = left_by(config, kinds);
@@ -153,7 +153,7 @@ TEST(Freezing, LeavesFrozenTensorsAsTheyWere) {
   config.train.freeze = kParts;
   for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
     config.train.precision = precision;
-    const Tensors left = left_by(config, {StateKind::frozen, StateKind::master});
+    const Tensors left = left_by(config, {StateKey::frozen, StateKey::master});
     for (const Unit& unit : model_of(config).units) {
       for (const TensorSpec& tensor : unit.tensors) {
         const bool is_frozen = tensor.flat == Flat::frozen;
@@ -193,15 +193,15 @@ class FrozenPlacement : public ::testing::TestWithParam<std::tuple<FrozenRun, Or
 // Invariant (FrozenPlacement.*): Freezing changes nothing else.
 TEST_P(FrozenPlacement, ChangesNoBitAndThePlanIsExact) {
   const TemporaryFolder folder;
-  const auto& [kind, order] = GetParam();
+  const auto& [key, order] = GetParam();
   for (const Patterns& freeze : {kWholeProducts, kParts}) {
     RunConfig config = tiny_run(folder.path());
     config.train.freeze = freeze;
-    config.train.precision = kind.precision;
-    config.train.recompute = kind.recompute;
+    config.train.precision = key.precision;
+    config.train.recompute = key.recompute;
     config.train.validate_every = 2;
-    config.optimizer.clip_norm = kind.clip_norm;
-    config.optimizer.master = kind.master;
+    config.optimizer.clip_norm = key.clip_norm;
+    config.optimizer.master = key.master;
     config.plan.lanes = LaneMode::serial;
     config.plan.order = Order::layer_major;
     const std::string expected = run(config, {.device_threads = 1}).result.state_hash;

@@ -43,16 +43,15 @@ std::vector<float> masters(const Model& model, const Unit& unit, std::uint64_t s
 }
 
 std::string hash_of_begin(const Model& model, std::uint64_t seed) {
-  std::vector<std::map<StateKind, std::vector<float>>> state;
+  std::vector<std::map<StateKey, std::vector<float>>> state;
   for (const Unit& unit : model.units) {
     const std::vector<float> zeros(static_cast<std::size_t>(unit.elements), 0.0F);
-    state.push_back({{StateKind::master, masters(model, unit, seed)},
-                     {StateKind::exp_avg, zeros},
-                     {StateKind::exp_avg_sq, zeros}});
+    state.push_back({{StateKey::master, masters(model, unit, seed)},
+                     {key_of(Moment::exp_avg), zeros},
+                     {key_of(Moment::exp_avg_sq), zeros}});
   }
-  return state_hash(model, access_in_memory([&](std::size_t unit, StateKind kind) {
-                      return std::span(state[unit][kind]);
-                    }));
+  return state_hash(
+      model, access_in_memory([&](std::size_t unit, StateKey key) { return std::span(state[unit][key]); }));
 }
 
 /// Writes a Hugging Face folder with the random weights that the run begins with.

@@ -115,7 +115,7 @@ TEST_F(PackedParameters, TravelInAboutHalfOfTheBytes) {
 /// What is frozen is rounded once, and all else learns as beside what is not.
 TEST_F(PackedParameters, ThatAreFrozenAreRoundedAndLeaveTheOthersTheirBits) {
   config_.train.freeze = kFrozen;
-  const auto left = [&] { return test::left_by(config_, {StateKind::master, StateKind::frozen}); };
+  const auto left = [&] { return test::left_by(config_, {StateKey::master, StateKey::frozen}); };
   const Tensors expected = left();
   config_.memory.frozen_as = ParameterFormat::fp8;
   std::size_t rounded = 0, as_they_were = 0;
@@ -146,7 +146,7 @@ TEST_F(PackedParameters, ThatAreFrozenTakeHalfOfTheDevice) {
     Bytes bytes = 0;
     const Program program = run(config_).plan.training.program;
     for (const StateEntry& place : program.state)
-      if (place.part == StatePart::frozen) bytes += program.buffer(place.buffer).bytes;
+      if (place.part == StateKey::frozen) bytes += program.buffer(place.buffer).bytes;
     return bytes;
   };
   const Bytes whole = kept();
@@ -274,7 +274,7 @@ TEST_F(PackedInBlocks, AreTheSameNumbersWhereverTheyLive) {
 TEST_F(PackedInBlocks, AreNearThoseThatWereThereAndNothingElseIsRounded) {
   const auto left = [&](ParameterFormat format) {
     config_.memory.frozen_as = format;
-    return test::left_by(config_, {StateKind::frozen});
+    return test::left_by(config_, {StateKey::frozen});
   };
   const Tensors exact = left(ParameterFormat::precision);
   for (const auto& [format, farthest] :
@@ -302,7 +302,7 @@ TEST_F(PackedInBlocks, TakeTheBytesOfTheirCodes) {
     Bytes bytes = 0;  // without embedding and head
     for (const StateEntry& place : program.state) {
       const bool is_block = place.unit > 0 && place.unit + 1 < std::ssize(program.units);
-      if (place.part == StatePart::frozen && is_block) bytes += program.buffer(place.buffer).bytes;
+      if (place.part == StateKey::frozen && is_block) bytes += program.buffer(place.buffer).bytes;
     }
     return bytes;
   };

@@ -60,7 +60,7 @@ std::pair<Bytes, Bytes> frozen_bytes(const Program& program) {
   Bytes named = 0, held = 0;
   std::vector<bool> is_counted(program.buffers.size(), false);
   for (const StateEntry& place : program.state) {
-    if (place.part != StatePart::frozen) continue;
+    if (place.part != StateKey::frozen) continue;
     named += program.buffer(place.buffer).bytes;
     if (!is_counted[static_cast<std::size_t>(place.buffer)]) held += program.buffer(place.buffer).bytes;
     is_counted[static_cast<std::size_t>(place.buffer)] = true;
@@ -116,7 +116,7 @@ TEST_P(SharedFrozen, IsHeldOnceAndModelsHaveTheBitsOfTheirRunsAlone) {
   EXPECT_EQ(named, 2 * layers + frozen_bytes(third).second);
   EXPECT_EQ(held, named - layers - layers / 3);
   for (const StateEntry& place : program.state) {
-    if (place.part == StatePart::frozen) {
+    if (place.part == StateKey::frozen) {
       EXPECT_EQ(name_of(program.buffer(place.buffer).tier), GetParam().tier);
     }
   }

@@ -149,7 +149,7 @@ StaleReference train_with_stale_weights(const RunConfig& config,
   const auto look = [&](const Instruction& instruction, Trainer& trainer) {
     if (reference.versions[0].empty()) {
       for (std::size_t u = 0; u < model.units.size(); ++u) {
-        const std::span<const float> values = trainer.state().read(u, StateKind::master);
+        const std::span<const float> values = trainer.state().read(u, StateKey::master);
         reference.versions[u].emplace_back(values.begin(), values.end());
       }
     }
@@ -170,7 +170,7 @@ StaleReference train_with_stale_weights(const RunConfig& config,
       versions.push_back(optimizers[u].updated(versions.back(), reference.gradients[{u, done[u]}], factor));
       const std::int64_t next = ++done[u], first = next / drains_every * drains_every;
       const auto used = static_cast<std::size_t>(std::max(first, next - lag(u)));
-      trainer.state().write(u, StateKind::master, [&](std::span<float> weights) {
+      trainer.state().write(u, StateKey::master, [&](std::span<float> weights) {
         std::ranges::copy(versions[used], weights.begin());
       });
     }

@@ -148,7 +148,7 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
   return outcomes;
 }
 
-Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds, Device* device) {
+Tensors left_by(const RunConfig& config, const std::vector<StateKey>& kinds, Device* device) {
   const Model model = model_of(config);
   const BatchLoader data(config, model.architecture.vocabulary);
   const Plan plan = make_plan(config, model);
@@ -160,14 +160,14 @@ Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds, De
   trainer.train(std::atomic<bool>(false), silent);
   Tensors tensors;
   for (std::size_t u = 0; u < model.units.size(); ++u) {
-    for (const StateKind kind : kinds) {
-      if (model.units[u].elements_of(flat_of(kind)) == 0) continue;
-      const std::span<const float> values = trainer.state().read(u, kind);
+    for (const StateKey key : kinds) {
+      if (model.units[u].elements_of(flat_of(key)) == 0) continue;
+      const std::span<const float> values = trainer.state().read(u, key);
       for (const TensorSpec& tensor : model.units[u].tensors) {
-        if (tensor.flat != flat_of(kind)) continue;
+        if (tensor.flat != flat_of(key)) continue;
         const auto part = values.subspan(static_cast<std::size_t>(tensor.offset),
                                          static_cast<std::size_t>(tensor.elements));
-        tensors[tensor.hf_name + " " + std::string(name_of(kind))].assign(part.begin(), part.end());
+        tensors[tensor.hf_name + " " + std::string(name_of(key))].assign(part.begin(), part.end());
       }
     }
   }

@@ -88,7 +88,7 @@ void on_ranks(int ranks, const std::function<void(int rank, Communicator& world)
 
 using Tensors = std::map<std::string, std::vector<float>>;
 /// What a run leaves of these kinds, as fp32: "model.norm.weight master". It has a CPU if no device is given.
-Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds, Device* device = nullptr);
+Tensors left_by(const RunConfig& config, const std::vector<StateKey>& kinds, Device* device = nullptr);
 /// By tensor: the norm of the difference over that of what was expected.
 std::map<std::string, double> relative_differences(const Tensors& expected, const Tensors& found);
 bool has_same_bits(const std::vector<float>& a, const std::vector<float>& b);

@@ -42,7 +42,7 @@ RunConfig run_with_groups(const TemporaryFolder& folder) {
 void expect_each_tensor_as_alone(RunConfig config, const std::vector<std::string>& names) {
   config.train.steps = 1;
   const Model model = model_of(config);
-  const std::vector<StateKind> kinds = kinds_of(model, Flat::trained);
+  const std::vector<StateKey> kinds = keys_of(model, Flat::trained);
   const Tensors actual = left_by(config, kinds);
   std::set<std::string> seen;
   for (std::size_t p = 0; p < model.policies.size(); ++p) {
@@ -56,8 +56,8 @@ void expect_each_tensor_as_alone(RunConfig config, const std::vector<std::string
       for (const TensorSpec& tensor : unit.tensors) {
         if (tensor.policy != p || tensor.flat == Flat::frozen) continue;
         seen.insert(tensor.hf_name);
-        for (const StateKind kind : kinds) {
-          const std::string name = tensor.hf_name + " " + std::string(name_of(kind));
+        for (const StateKey key : kinds) {
+          const std::string name = tensor.hf_name + " " + std::string(name_of(key));
           EXPECT_TRUE(has_same_bits(actual.at(name), expected.at(name))) << name;
         }
       }

@@ -153,7 +153,7 @@ TEST(NonFiniteGradients, WithoutClippingKeepTheirOwnUnitsOutOfTheUpdate) {
   const auto poison = [&, step = 0](const Instruction& instruction, Trainer& trainer) mutable {
     const auto copy_masters = [&](std::vector<std::vector<float>>& masters) {
       for (std::size_t unit = 0; unit < masters.size(); ++unit) {
-        const std::span<const float> master = trainer.state().read(unit, StateKind::master);
+        const std::span<const float> master = trainer.state().read(unit, StateKey::master);
         masters[unit].assign(master.begin(), master.end());
       }
     };

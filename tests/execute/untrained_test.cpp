@@ -91,7 +91,7 @@ TEST_F(Untrained, HasLossesAndGradientsThatAddUpToThoseOfAll) {
   EXPECT_NEAR(some_targets * loss(some) + other_targets * loss(others), targets * loss(all), 1e-4 * targets);
   RunConfig still = all;
   still.optimizer.learning_rate = 0;
-  const std::vector<StateKind> kinds = {StateKind::master};
+  const std::vector<StateKey> kinds = {StateKey::master};
   const Tensors begin = left_by(still, kinds), of_some = left_by(some, kinds),
                 of_others = left_by(others, kinds), of_all = left_by(all, kinds);
   for (const auto& [name, whole] : of_all) {

@@ -27,11 +27,11 @@ std::vector<Value*> StateLayout::state_of(std::int32_t u) {
 void StateLayout::make_persistent() {
   if (step_.constants.elements > 0) {
     builder_.make_resident(step_.constants, true);
-    note_state(StatePart::constants, -1, step_.constants, step_.constants.resident);
+    note_state(StateKey::constants, -1, step_.constants, step_.constants.resident);
   }
   if (strategy_.scales_loss()) {
     make_home_persistent(step_.loss_scale);
-    note_state(StatePart::loss_scale, -1, step_.loss_scale, step_.loss_scale.home);
+    note_state(StateKey::loss_scale, -1, step_.loss_scale, step_.loss_scale.home);
   }
   for (std::int32_t u = 0; u < unit_count(); ++u) {
     UnitValues& values = values_of(u);
@@ -64,7 +64,7 @@ void StateLayout::make_home_persistent(Value& value) {
   builder_.program.buffer(builder_.home(value)).persistent = true;
 }
 
-void StateLayout::note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer,
+void StateLayout::note_state(StateKey part, std::int32_t u, const Value& value, BufferId buffer,
                              Piece piece) {
   const auto is_whole_of = [&](const ParameterValues& values) {
     return &value == &values.whole || &value == &values.packed;
@@ -74,14 +74,14 @@ void StateLayout::note_state(StatePart part, std::int32_t u, const Value& value,
   builder_.program.state.push_back({part, u, is_whole, value.type, buffer, piece});
 }
 
-std::pair<StatePart, Piece> StateLayout::part_of(std::int32_t u, const Value& value) {
+std::pair<StateKey, Piece> StateLayout::part_of(std::int32_t u, const Value& value) {
   for (const StatePiece& piece : values_of(u).state) {
-    if (&value == &piece.master) return {StatePart::master, piece.piece};
+    if (&value == &piece.master) return {StateKey::master, piece.piece};
     for (const auto& [moment, of_moment] : piece.moments)
-      if (&value == &of_moment) return {strata::part_of(moment), piece.piece};
+      if (&value == &of_moment) return {key_of(moment), piece.piece};
   }
-  if (&value == &frozen(u)) return {StatePart::frozen, {}};
-  return {StatePart::parameter, {}};
+  if (&value == &frozen(u)) return {StateKey::frozen, {}};
+  return {StateKey::parameter, {}};
 }
 
 void StateLayout::note_state_of(std::int32_t u) {
@@ -92,7 +92,7 @@ void StateLayout::note_state_of(std::int32_t u) {
         strategy_.travels_as_fp32() && values_of(u).trains() && value == &updated_parameter(u);
     const BufferId updated = strategy_.on_device(u) ? value->resident : value->home;
     const BufferId other = strategy_.on_device(u) ? value->home : value->resident;
-    if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated, piece);
+    if (is_kept(updated)) note_state(is_own_master ? StateKey::master : part, u, *value, updated, piece);
     if (is_kept(other)) note_state(part, u, *value, other, piece);
   }
 }

@@ -41,8 +41,8 @@ class StateLayout {
   /// What a unit keeps from step to step.
   std::vector<Value*> state_of(std::int32_t u);
   void make_home_persistent(Value& value);
-  void note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer, Piece piece = {});
-  std::pair<StatePart, Piece> part_of(std::int32_t u, const Value& value);
+  void note_state(StateKey part, std::int32_t u, const Value& value, BufferId buffer, Piece piece = {});
+  std::pair<StateKey, Piece> part_of(std::int32_t u, const Value& value);
   void note_state_of(std::int32_t u);
   void make_room_for_saving();
 

@@ -69,7 +69,7 @@ class Merger {
   /// Takes another model's buffer for what is frozen in the place, if both are to be one and live alike.
   void share(std::size_t m, const StateEntry& place) {
     const std::span<const std::int32_t> numbers = models_[m].shared_frozen;
-    if (place.part != StatePart::frozen || numbers.empty()) return;
+    if (place.part != StateKey::frozen || numbers.empty()) return;
     const std::int32_t number = nth(numbers, place.unit);
     if (number < 0) return;
     const Buffer& own = models_[m].plain->buffer(place.buffer);

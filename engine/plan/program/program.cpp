@@ -71,6 +71,8 @@ std::string_view name_of(Operation operation) {
 }
 
 std::string_view name_of(Role role) {
+  for (const Moment moment : kMoments)
+    if (role == role_of(moment)) return name_of(moment);
   constexpr std::array names = std::to_array<std::string_view>({"source",
                                                                 "destination",
                                                                 "parameter",
@@ -96,9 +98,6 @@ std::string_view name_of(Role role) {
                                                                 "losses",
                                                                 "logits",
                                                                 "master",
-                                                                "exp_avg",
-                                                                "exp_avg_sq",
-                                                                "momentum_buffer",
                                                                 "norm",
                                                                 "step_sums",
                                                                 "step_scalars",
@@ -109,20 +108,14 @@ std::string_view name_of(Role role) {
                                                                 "ring_1",
                                                                 "ring_2",
                                                                 "ring_3"});
-  static_assert(names.size() == static_cast<std::size_t>(Role::ring_3) + 1);
-  return nth(names, role);
+  static_assert(names.size() + kMoments.size() == static_cast<std::size_t>(Role::ring_3) + 1);
+  const auto number = static_cast<std::size_t>(role);
+  return names[role < Role::moment ? number : number - kMoments.size()];
 }
 
 std::string_view name_of(Effect effect) {
   constexpr std::array names = std::to_array<std::string_view>({"none", "decides", "reports"});
   return nth(names, effect);
-}
-
-std::string_view name_of(StatePart part) {
-  constexpr std::array names =
-      std::to_array<std::string_view>({"parameter", "master", "exp_avg", "exp_avg_sq", "momentum_buffer",
-                                       "frozen", "constants", "loss_scale"});
-  return nth(names, part);
 }
 
 std::string_view text_of(Serves serves) {

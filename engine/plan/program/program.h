@@ -17,6 +17,7 @@
 #include "base/nth.h"
 #include "engine/plan/program/element_type.h"
 #include "engine/plan/program/work.h"
+#include "optim/state_key.h"
 #include "optim/update_rule.h"
 
 namespace strata {
@@ -173,10 +174,8 @@ enum class Role : std::uint8_t {
   losses,
   logits,
   master,
-  exp_avg,  ///< moments, in the order of Moment
-  exp_avg_sq,
-  momentum_buffer,
-  norm,
+  moment,  ///< the first; the others follow, in the order of Moment
+  norm = moment + kMoments.size(),
   step_sums,
   step_scalars,
   loss_scale,
@@ -189,26 +188,8 @@ enum class Role : std::uint8_t {
 };
 
 constexpr Role role_of(Moment moment) {
-  return static_cast<Role>(static_cast<int>(Role::exp_avg) + static_cast<int>(moment));
+  return static_cast<Role>(static_cast<int>(Role::moment) + static_cast<int>(moment));
 }
-static_assert(role_of(kMoments.back()) == Role::momentum_buffer);
-
-/// What is kept of a run from step to step; moments in the order of Moment.
-enum class StatePart : std::uint8_t {
-  parameter,
-  master,
-  exp_avg,
-  exp_avg_sq,
-  momentum_buffer,
-  frozen,
-  constants,
-  loss_scale
-};
-
-constexpr StatePart part_of(Moment moment) {
-  return static_cast<StatePart>(static_cast<int>(StatePart::exp_avg) + static_cast<int>(moment));
-}
-static_assert(part_of(kMoments.back()) == StatePart::momentum_buffer);
 
 std::string_view name_of(Tier tier);
 std::string_view name_of(Lane lane);
@@ -216,7 +197,6 @@ std::string_view name_of(BufferKind kind);
 std::string_view name_of(Operation operation);
 std::string_view name_of(Role role);
 std::string_view name_of(Effect effect);
-std::string_view name_of(StatePart kind);
 /// As it is appended to what serves; empty for the round's own step.
 std::string_view text_of(Serves serves);
 
@@ -324,9 +304,9 @@ struct Instruction {
 
 /// A persistent buffer, and what is in it.
 struct StateEntry {
-  StatePart part = StatePart::parameter;  ///< a parameter that is its own master is a master
-  std::int32_t unit = -1;                 ///< or -1
-  bool is_whole = false;                  ///< all of a unit's elements, though each rank has a shard
+  StateKey part = StateKey::parameter;  ///< a parameter that is its own master is a master
+  std::int32_t unit = -1;               ///< or -1
+  bool is_whole = false;                ///< all of a unit's elements, though each rank has a shard
   ElementType type = ElementType::byte;
   BufferId buffer = -1;
   Piece piece = {};        ///< of what the rank has; a part's pieces follow one another

@@ -357,8 +357,8 @@ std::optional<JointPlanner::Choice> JointPlanner::place(const Candidate& candida
 }
 
 /// Units are numbered model after model, of those that take part.
-JointPlanner::StateKey JointPlanner::key_of(std::size_t stage_set, const StateEntry& place,
-                                            std::int32_t first_unit) {
+JointPlanner::PinKey JointPlanner::pin_key_of(std::size_t stage_set, const StateEntry& place,
+                                              std::int32_t first_unit) {
   return {stage_set,  place.model,    place.unit < 0 ? -1 : place.unit - first_unit,
           place.part, place.is_whole, place.piece.first};
 }
@@ -368,7 +368,7 @@ void JointPlanner::pin_state(std::size_t stage_set, Program& program,
   if (pins_.empty()) return;
   for (const StateEntry& place : program.state) {
     const auto model = static_cast<std::size_t>(place.model);
-    program.buffer(place.buffer).pin = pins_.at(key_of(stage_set, place, first_unit(parts, model)));
+    program.buffer(place.buffer).pin = pins_.at(pin_key_of(stage_set, place, first_unit(parts, model)));
   }
 }
 
@@ -384,7 +384,7 @@ void JointPlanner::remember(const std::vector<JointPlan>& first, const Candidate
       for (StateEntry place : own.state) {
         place.model = static_cast<std::int32_t>(m);
         const Buffer& buffer = own.buffer(place.buffer);
-        pins_[key_of(stage_set, place, 0)] = {buffer.tier, buffer.offset};
+        pins_[pin_key_of(stage_set, place, 0)] = {buffer.tier, buffer.offset};
       }
     }
     RunConfig::MemorySection& memory = runs_[stage_set].memory;

@@ -95,8 +95,8 @@ class JointPlanner {
     double kept_share = 1;  ///< of the device, for what stays there from use to use
   };
   /// Role, model, unit, part, whether it is whole, first element.
-  using StateKey = std::tuple<std::size_t, std::int32_t, std::int32_t, StatePart, bool, std::int64_t>;
-  static StateKey key_of(std::size_t stage_set, const StateEntry& place, std::int32_t first_unit);
+  using PinKey = std::tuple<std::size_t, std::int32_t, std::int32_t, StateKey, bool, std::int64_t>;
+  static PinKey pin_key_of(std::size_t stage_set, const StateEntry& place, std::int32_t first_unit);
 
   std::optional<std::vector<JointPlan>> find(const std::vector<std::int64_t>& remaining_steps,
                                              const std::string& order, Hindrance& hindrance);
@@ -136,7 +136,7 @@ class JointPlanner {
   std::vector<std::vector<Strategy>> first_strategies_;
   std::int64_t first_share_ = 0;
   std::vector<RankGroup> groups_;
-  std::map<StateKey, Pin> pins_;
+  std::map<PinKey, Pin> pins_;
 };
 
 }  // namespace strata

@@ -35,7 +35,7 @@ Bytes brought_bytes(const Program& program, std::span<const std::int32_t> shared
                     std::set<std::int32_t>& brought) {
   Bytes bytes = 0;
   for (const StateEntry& place : program.state) {
-    if (place.part != StatePart::frozen || program.buffer(place.buffer).tier != Tier::device) continue;
+    if (place.part != StateKey::frozen || program.buffer(place.buffer).tier != Tier::device) continue;
     const std::int32_t number = nth(shared_frozen, place.unit);
     if (number >= 0 && !brought.insert(number).second) bytes += program.buffer(place.buffer).bytes;
   }

@@ -125,9 +125,8 @@ class FactReader {
 
  private:
   Bytes state_of(const Instruction& update) const {
-    Bytes bytes = 0;
-    for (const Role role : {Role::master, Role::exp_avg, Role::exp_avg_sq, Role::momentum_buffer})
-      bytes += bytes_of(program_, update, role);
+    Bytes bytes = bytes_of(program_, update, Role::master);
+    for (const Moment moment : kMoments) bytes += bytes_of(program_, update, role_of(moment));
     return bytes;
   }
   static bool is_pass(const Instruction& instruction) {

@@ -179,10 +179,10 @@ Program saved_before_updated() {
   };
   read(saved, When::saving);
   program.instructions.push_back(
-      {Operation::save, Lane::save, -1, -1, {moments(Role::exp_avg, saved)}, {}, When::saving});
+      {Operation::save, Lane::save, -1, -1, {moments(role_of(Moment::exp_avg), saved)}, {}, When::saving});
   read(updated, When::every_step);
   program.instructions.push_back(
-      {Operation::adamw, Lane::cpu, -1, -1, {moments(Role::exp_avg, updated)}, {}});
+      {Operation::adamw, Lane::cpu, -1, -1, {moments(role_of(Moment::exp_avg), updated)}, {}});
   return program;
 }
 

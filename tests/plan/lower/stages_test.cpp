@@ -172,7 +172,7 @@ TEST(StagesLongTest, HoldTheStateOfTheirOwnUnitsOnly) {
     std::vector<std::string> masters;
     for (const Plan& plan : make_plans(config, model, {})) {
       for (const StateEntry& place : plan.training.program.state) {
-        if (place.part == StatePart::master)
+        if (place.part == StateKey::master)
           masters.push_back(plan.training.program.units[static_cast<std::size_t>(place.unit)]);
       }
     }

@@ -126,14 +126,14 @@ TEST(Program, SaysWhereUpdatesLeaveState) {
         if (instruction.operation == Operation::write)
           home[instruction.reads[0].buffer] = instruction.writes[0].buffer;
       }
-      std::map<std::pair<std::int32_t, StatePart>, std::vector<BufferId>> places;
+      std::map<std::pair<std::int32_t, StateKey>, std::vector<BufferId>> places;
       for (const StateEntry& place : program.state) {
         EXPECT_TRUE(program.buffer(place.buffer).persistent) << program.buffer(place.buffer).name;
         places[{place.unit, place.part}].push_back(place.buffer);
       }
       for (const Instruction& instruction : program.instructions) {
         if (instruction.operation != Operation::adamw) continue;
-        const auto expect_place = [&](Role role, StatePart part) {
+        const auto expect_place = [&](Role role, StateKey part) {
           BufferId id = instruction.find(role);
           if (const auto found = home.find(id); found != home.end()) id = found->second;
           const std::vector<BufferId>& kept = places[{instruction.unit, part}];
@@ -141,9 +141,9 @@ TEST(Program, SaysWhereUpdatesLeaveState) {
           EXPECT_EQ(kept[0], id) << print(program, instruction);
         };
         const bool is_own_master = instruction.find(Role::master) < 0;
-        expect_place(is_own_master ? Role::parameter : Role::master, StatePart::master);
-        expect_place(Role::exp_avg, StatePart::exp_avg);
-        expect_place(Role::exp_avg_sq, StatePart::exp_avg_sq);
+        expect_place(is_own_master ? Role::parameter : Role::master, StateKey::master);
+        expect_place(role_of(Moment::exp_avg), key_of(Moment::exp_avg));
+        expect_place(role_of(Moment::exp_avg_sq), key_of(Moment::exp_avg_sq));
       }
     }
   }
