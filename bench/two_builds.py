@@ -2,7 +2,11 @@
 
 import itertools
 import json
+import re
 import subprocess
+
+# What a long command says meanwhile, by the clock: "1m30s  planning the run".
+PROGRESS = re.compile(r"^(?:\d+h)?(?:\d+m)?\d+s  .*\n", re.MULTILINE)
 
 
 def add_builds(parser):
@@ -27,6 +31,7 @@ def run_plan(strata, run_file, settings=(), folder=None):
     words = [strata, "plan", str(run_file), "--json", "-", "--program", *words_of(settings)]
     process = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
     process.stderr = process.stderr.replace(str(strata), "strata")  # a refusal names the program as it was called
+    process.stderr = PROGRESS.sub("", process.stderr)
     return process
 
 
