@@ -92,7 +92,7 @@ def plan(strata, run_file):
         return process.stdout, None, seconds
     if process.returncode != 2:
         sys.exit(f"{strata} plan {run_file} ends with {process.returncode}: {process.stderr}")
-    return None, process.stderr.replace(strata, "strata"), seconds
+    return None, process.stderr, seconds
 
 
 def amounts(value, path=""):

@@ -1,5 +1,5 @@
 # find_package(Strata) gives Strata::strata: the library and the header <strata/strata.h>. The tree may lie anywhere.
-get_filename_component(strata_prefix ${CMAKE_CURRENT_LIST_DIR}/../../.. ABSOLUTE)
+# Libraries lie in lib, or in lib/x86_64-linux-gnu.
 foreach(strata_above IN ITEMS ${CMAKE_CURRENT_LIST_DIR}/../../.. ${CMAKE_CURRENT_LIST_DIR}/../../../..)
   if(EXISTS ${strata_above}/include/strata/strata.h)
     get_filename_component(strata_prefix ${strata_above} ABSOLUTE)

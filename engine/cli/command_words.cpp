@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -35,12 +36,12 @@ void check_command(const CLI::App& app, const std::string& word) {
 struct ForeignOption {
   std::string_view name, answer;
 };
-constexpr ForeignOption kForeignOptions[] = {
+constexpr auto kForeignOptions = std::to_array<ForeignOption>({
     {"--resume", "a run resumes from its newest checkpoint by itself"},
     {"--resume-from-checkpoint", "a run resumes from its newest checkpoint by itself"},
     {"--dry-run", "strata plan plans a run and trains nothing"},
     {"--config", "the run file stands alone: strata train RUN.yaml"},
-};
+});
 
 /// What was probably meant by an option that `command` does not have; empty if nothing is near.
 std::string answer_to(const std::string& option, const CLI::App& command) {

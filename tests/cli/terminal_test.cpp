@@ -22,7 +22,8 @@
 namespace strata::test {
 namespace {
 
-/// Of a program over the terminal that is its input: as a shell gives it, or none, as some containers do.
+/// What a program may do with the terminal that is its input: a shell puts it in the foreground; in some
+/// containers the terminal does not control it.
 enum class Control { foreground, none };
 
 /// In a new session: starts the program as a shell does, and ends as it does.

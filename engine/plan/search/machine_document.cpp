@@ -32,7 +32,7 @@ struct MachineKey {
   const char* name;
   ValueKind kind;
   LeastValue least;
-  /// Of a key that every machine needs, what it says; else empty.
+  /// What the key says, if every machine needs it; else empty.
   std::string_view need = {};
 };
 
