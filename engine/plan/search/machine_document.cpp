@@ -122,6 +122,7 @@ void check_least(const MachineKey& key, const nlohmann::json& value, const std::
 void check_key(const std::string& name, const std::string& path) {
   if (std::ranges::any_of(kMachineKeys, [&](const MachineKey& key) { return key.name == name; })) return;
   std::vector<std::string> names;
+  names.reserve(kMachineKeys.size());
   for (const MachineKey& key : kMachineKeys) names.emplace_back(key.name);
   const std::string nearest = suggest_name(name, names);
   refuse_profile(
