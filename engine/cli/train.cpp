@@ -116,23 +116,23 @@ int train(const TrainCommand& command, Job& job) {
   }
   bind_to_share(job.local_rank(), job.local_size());
   check_reports(command, job);
-  const auto [models, machine, planning] =
-      prepare_run({agreed}, command.fresh, job.run_rank(), notes_on_terminal());
-  const PreparedModel& setup = models.front();
+  const PreparedRun prepared = prepare_run({agreed}, command.fresh, job.run_rank(), notes_on_terminal());
+  const PreparedModel& setup = prepared.models.front();
+  const PreparedMachine& machine = prepared.machine;
   const RunConfig& config = setup.config;
   Opening opening(command.verbose);
   if (job.is_first()) {
     // A rank of several that share layers has a part of the model.
     opening.say(brief_model_text(config.parallel.tensor > 1 ? model_of_run(load_architecture(config), config)
                                                             : setup.model));
-    say_what_was_read(models, {""}, opening);
+    say_what_was_read(prepared.models, {""}, opening);
     say_where_memory_goes(config, machine.host, opening);
     opening.add(precision.line, !precision.is_chosen);
     opening.say(layout);
   }
   std::vector<Plan> plans;
   on_every_rank(job.world(), [&] {
-    plans = or_explain(command, [&] { return plans_in(precision, config, setup.model, planning); });
+    plans = or_explain(command, [&] { return plans_in(precision, config, setup.model, prepared.rates); });
   });
   require_one_plan(plans, job.world());
   const Plan& plan = nth(plans, plans.front().strategy.mesh.stage(job.rank()));
@@ -157,7 +157,7 @@ int train(const TrainCommand& command, Job& job) {
   trainer.measure_nvme(measured);
   const bool is_by_profile = !config.plan.machine.empty();
   const StepTimes predicted =
-      job.is_first() ? simulated_times(plans, is_by_profile ? planning : measured) : StepTimes();
+      job.is_first() ? simulated_times(plans, is_by_profile ? prepared.rates : measured) : StepTimes();
 
   ProductRate product_rate(measured.flops_per_second);
   ProgressLine progress(config, plan, product_rate,

@@ -52,7 +52,7 @@ std::string words_of(const Change& change) {
   });
   std::string all;
   for (const auto& [start, words] : kWords) {
-    const auto is_meant = [&start](const std::string& setting) { return setting.starts_with(start); };
+    const auto is_meant = [begin = start](const std::string& setting) { return setting.starts_with(begin); };
     if (std::ranges::any_of(change.settings, is_meant))
       all += fmt::format("{}{}", all.empty() ? "" : "; ", words);
   }

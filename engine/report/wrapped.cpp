@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/report/live_block.h"
 #include "engine/report/progress_text.h"
@@ -71,7 +72,7 @@ std::size_t output_columns(std::size_t otherwise) {
 
 std::string for_output(std::string text, std::size_t least_column) {
   const std::size_t columns = output_columns(0);
-  return columns == 0 ? text : wrapped(text, columns, least_column);
+  return columns == 0 ? std::move(text) : wrapped(text, columns, least_column);
 }
 
 }  // namespace strata

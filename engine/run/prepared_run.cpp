@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "collectives/same_on_all.h"
+#include "collectives/agreement.h"
 #include "engine/run/device.h"
 #include "engine/run/host.h"
 #include "engine/run/load_model.h"
