@@ -4,6 +4,7 @@
 1. Each target lists exactly the project's libraries whose headers its files include, and exactly the packages.
 2. A folder includes only folders of lower layers (docs/explanation/folders.md), so folders form no loop.
 3. Headers of wrapped packages stay in the folders that wrap them.
+4. The planner knows no run file: engine/plan includes nothing of it (OF_RUN_FILE).
 
 The CMake files are read as text: every branch of an if() counts, generator expressions are the targets they name.
 Exit status 1 and one sentence per finding."""
@@ -23,6 +24,7 @@ LAYERS = [
     {"engine/plan/lower"},
     {"engine/plan/passes"},
     {"engine/plan/search"},
+    {"engine/tune"},
     {"engine/execute"},
     {"engine/profile", "engine/report", "engine/generate"},
     {"engine/run"},
@@ -51,6 +53,7 @@ PACKAGES = {
     "CUDA::cublasLt": (r"cublasLt", {"engine/device/cuda"}),
     "CUDA::nvtx3": (r"nvtx3/", {"engine/device/cuda"}),
 }
+OF_RUN_FILE = re.compile(r"engine/config/(run_config|run_models|load|loader|describe|keys|searched_keys|common_values)\.h")
 # A target and a library whose headers it includes but which it emulates.
 EMULATED = {("emulated_kernels", "strata_device_cuda"), ("cuda_emulation_test", "strata_device_cuda"),
             ("emulated_gpu", "strata_device_cuda"), ("emulated_gpu", "CUDA::cudart_static"),
@@ -237,6 +240,9 @@ class Check:
                 if folder and other and folder != other and LAYER[other] >= LAYER[folder]:
                     self.findings.append(f"{name}:{line} includes {header}: {folder} is not above {other} "
                                          "(docs/explanation/folders.md), so move what both need down")
+                if name.startswith("engine/plan/") and OF_RUN_FILE.match(header):
+                    self.findings.append(f"{name}:{line} includes {header}: the planner is asked by a PlanRequest "
+                                         "(engine/plan/search/plan_request.h), so add what it needs there")
                 for pattern, folders in PACKAGES.values():
                     if folder and folders is not None and folder not in folders and re.match(pattern, header):
                         self.findings.append(f"{name}:{line} includes <{header}>, which only "

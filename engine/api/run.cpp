@@ -14,6 +14,7 @@
 #include "engine/run/precision.h"
 #include "engine/run/prepared_run.h"
 #include "engine/run/run_to_plan.h"
+#include "engine/tune/planning_rates.h"
 
 namespace strata {
 
@@ -64,7 +65,7 @@ RunPlan Run::plan() const {
     RunToPlan loaded = load_to_plan(state_->run, 1, [](const std::string&) {});
     loaded.set_open_budgets();
     const RunConfig& config = loaded.run.models.front().config;
-    const PlannedRun planned = plan_run(loaded.joined(), false, planning_rates(config));
+    const PlannedRun planned = plan_run(models_to_plan(loaded.configured()), false, planning_rates(config));
     return {.memory = peaks_of(planned.peaks()),
             .step_seconds = planned.step.seconds,
             .tokens_of_step = planned.tokens};
@@ -79,7 +80,7 @@ TrainedRun Run::train(const TrainOptions& options) const {
       refuse_other_run(state_->run_file, state_->run, "set another checkpoint.path, or begin anew (fresh)");
     const AgreedPrecision precision =
         agree_on_precision(agreed, options.fresh, without_bf16(nullptr), nullptr);
-    agree_on_layout(agreed, options.fresh, 1, nullptr, [](const std::string&) {});
+    const AgreedLayout layout = agree_on_layout(agreed, options.fresh, 1, nullptr, [](const std::string&) {});
     const PreparedRun prepared = prepare_run({agreed}, options.fresh, {}, {.on_warning = options.on_warning});
     const PreparedModel& model = prepared.models.front();
     for (const std::string& warning : model.warnings) options.on_warning(warning);
@@ -87,6 +88,7 @@ TrainedRun Run::train(const TrainOptions& options) const {
     Trainer trainer(model.config, model.model, plan, *prepared.machine.device, data_of(model),
                     {.fresh = options.fresh,
                      .run_file = state_->run_file,
+                     .layout = layout.settings,
                      .watchdog_seconds = static_cast<double>(model.config.train.watchdog),
                      .companions = {model.companions}});
     StepListener listener(options);

@@ -12,7 +12,7 @@ namespace strata {
 AdvisedRun::AdvisedRun(RunToPlan loaded) : run(std::move(loaded)) {
   const RunConfig& first = run.run.models.front().config;
   input.is_several = run.run.is_several;
-  for (const JointModel& model : run.joined()) {
+  for (const ConfiguredModel& model : run.configured()) {
     input.names.push_back(model.name);
     input.models.push_back(model.model);
     input.configs.push_back(*model.config);
@@ -20,10 +20,10 @@ AdvisedRun::AdvisedRun(RunToPlan loaded) : run(std::move(loaded)) {
   }
   const HostResources host = planned_host(first);
   input.set_budgets = [this, host](std::vector<RunConfig>& configs) {
-    const RunShare share = share_of_run(joined(input, configs), host, ranks_of_node(configs.front()));
+    const RunShare share = share_of_run(configured(input, configs), host, ranks_of_node(configs.front()));
     for (RunConfig& config : configs) set_unlimited(config.memory, config.device.kind, share.host);
   };
-  input.machine_memory = share_of_run({run.joined().front()}, host, ranks_of_node(first)).host.for_tiers;
+  input.machine_memory = share_of_run({run.configured().front()}, host, ranks_of_node(first)).host.for_tiers;
   input.has_bf16 = first.device.kind != DeviceKind::cpu || without_bf16_where_planned(first).empty();
 }
 

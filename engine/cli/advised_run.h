@@ -1,8 +1,8 @@
 // The run that strata explain and strata plan --simulate plan as it is, and with changes.
 #pragma once
 
-#include "engine/plan/search/advice.h"
 #include "engine/run/run_to_plan.h"
+#include "engine/tune/advice.h"
 
 namespace strata {
 

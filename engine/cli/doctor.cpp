@@ -32,17 +32,18 @@
 #include "engine/execute/machine.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/lower/strategy.h"
-#include "engine/plan/search/precision.h"
-#include "engine/plan/search/run_layout.h"
 #include "engine/plan/search/step_times.h"
 #include "engine/report/wrapped.h"
 #include "engine/run/device.h"
 #include "engine/run/host.h"
 #include "engine/run/load_model.h"
 #include "engine/run/precision.h"
+#include "engine/tune/precision.h"
+#include "engine/tune/run_layout.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/tune/request_of_run.h"
 #endif
 
 namespace strata {

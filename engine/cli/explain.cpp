@@ -15,11 +15,12 @@
 #include "engine/cli/planning.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
-#include "engine/plan/search/advice.h"
 #include "engine/plan/search/step_use.h"
 #include "engine/report/explain_report.h"
 #include "engine/report/status_line.h"
 #include "engine/report/wrapped.h"
+#include "engine/tune/advice.h"
+#include "engine/tune/planning_rates.h"
 
 namespace strata {
 

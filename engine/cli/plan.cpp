@@ -20,7 +20,6 @@
 #include "engine/cli/setup.h"
 #include "engine/config/run_models.h"
 #include "engine/plan/lower/pipeline.h"
-#include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/planned_run.h"
 #include "engine/profile/profile_folder.h"
@@ -34,6 +33,8 @@
 #include "engine/run/device.h"
 #include "engine/run/precision.h"
 #include "engine/run/run_to_plan.h"
+#include "engine/tune/host_budget.h"
+#include "engine/tune/planning_rates.h"
 
 namespace strata {
 
@@ -120,14 +121,14 @@ int plan_models(const PlanCommand& command, const PlanTarget& target) {
     steps.push_back(config.train.steps);
   }
   const RunConfig& first = loaded.run.models.front().config;
-  const std::vector<JointModel> joint = loaded.joined();
+  const std::vector<ModelToPlan> models = models_to_plan(loaded.configured());
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
   StatusLine line;
   line.show("planning the run");
-  JointPlanner planner(joint, profile);
+  JointPlanner planner(models, profile);
   const std::vector<JointPlan> plans = or_explain(command, [&] { return planner.plan(steps); });
-  const Certificate certificate = certify(plans, joint, profile);
+  const Certificate certificate = certify(plans, models, profile);
   const double planned = estimate_step(planner.ranks_of(plans), {}, plans, first.plan.lanes, profile).seconds;
   const JointPlan& plan = plans.front();
   std::int64_t tokens = 0;

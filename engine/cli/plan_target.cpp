@@ -19,6 +19,7 @@
 #include "engine/data/file_pattern.h"
 #include "engine/run/host.h"
 #include "engine/run/layout.h"
+#include "engine/tune/planning_rates.h"
 
 namespace strata {
 namespace {

@@ -9,17 +9,17 @@
 #include "engine/cli/advised_run.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
-#include "engine/plan/search/sensitivity.h"
 #include "engine/plan/search/step_use.h"
 #include "engine/report/search_report.h"
 #include "engine/report/simulate_report.h"
 #include "engine/report/status_line.h"
 #include "engine/report/wrapped.h"
 #include "engine/run/layout.h"
+#include "engine/tune/sensitivity.h"
 
 namespace strata {
 
-std::string choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world) {
+AgreedLayout choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world) {
   StatusLine line;
   return agree_on_layout(config, fresh, ranks, world, [&line](const std::string& what) { line.show(what); });
 }

@@ -8,12 +8,13 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/plan_target.h"
 #include "engine/config/run_config.h"
+#include "engine/run/layout.h"
 #include "engine/run/run_to_plan.h"
 
 namespace strata {
 
 /// agree_on_layout(), with a status line on standard error while it searches.
-std::string choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world);
+AgreedLayout choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world);
 
 /// load_to_plan() of the target's run, with a status line and warnings on standard error.
 RunToPlan load_to_plan(const PlanTarget& target);

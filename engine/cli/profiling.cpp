@@ -35,7 +35,7 @@ std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vec
   const std::vector<RankProgram> ranks = planner.ranks_of(plans);
   std::vector<StepProfile> profiles = planned_profiles(ranks, rates);
   const Certificate bound = certify(plans, planner.models(), rates);
-  const LaneMode lanes = planner.models().front().config->plan.lanes;
+  const LaneMode lanes = planner.models().front().request.lanes;
   const double seconds = estimate_step(ranks, {}, plans, lanes, rates).seconds;
   for (std::size_t p = 0; p < profiles.size(); ++p) {
     profiles[p].seconds = seconds;

@@ -109,7 +109,7 @@ int train(const TrainCommand& command, Job& job) {
   job.set_watchdog(static_cast<double>(agreed.train.watchdog));
   const AgreedPrecision precision =
       agree_on_precision(agreed, command.fresh, without_bf16(job.world()), job.world());
-  const std::string layout = choose_layout(agreed, command.fresh, job.size(), job.world());
+  const AgreedLayout layout = choose_layout(agreed, command.fresh, job.size(), job.world());
   if (command.dump_config) {
     if (job.is_first()) std::cout << dump(agreed);
     return 0;
@@ -128,7 +128,7 @@ int train(const TrainCommand& command, Job& job) {
     say_what_was_read(prepared.models, {""}, opening);
     say_where_memory_goes(config, machine.host, opening);
     opening.add(precision.line, !precision.is_chosen);
-    opening.say(layout);
+    opening.say(layout.line);
   }
   std::vector<Plan> plans;
   on_every_rank(job.world(), [&] {
@@ -148,6 +148,7 @@ int train(const TrainCommand& command, Job& job) {
   Trainer trainer(config, setup.model, plan, *machine.device, data_of(setup),
                   {.fresh = command.fresh,
                    .run_file = command.run_file,
+                   .layout = layout.settings,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
                    .companions = {setup.companions},
                    .world = job.world(),

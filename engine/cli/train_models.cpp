@@ -36,6 +36,7 @@
 #include "engine/run/device.h"
 #include "engine/run/one_run.h"
 #include "engine/run/precision.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 namespace {
@@ -156,14 +157,14 @@ class ModelsTraining {
   }
 
   void plan() {
-    std::vector<JointModel> models;
+    std::vector<ConfiguredModel> models;
     std::vector<std::int64_t> steps;
     for (const std::size_t m : trained_) {
       models.push_back({run_.models[m].name, &prepared_.models[m].config, &prepared_.models[m].model});
       steps.push_back(prepared_.models[m].config.train.steps);
     }
     on_every_rank(job_.world(), [&] {
-      planner_.emplace(std::move(models), prepared_.rates);
+      planner_.emplace(models_to_plan(models), prepared_.rates);
       plans_.push_back(or_explain(command_, [&] { return planner_->plan(steps); }));
     });
     require_one_plan(plans_.back(), job_.world());

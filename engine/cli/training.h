@@ -11,9 +11,9 @@
 #include "engine/cli/opening.h"
 #include "engine/config/run_models.h"
 #include "engine/execute/trainer.h"
-#include "engine/plan/search/host_budget.h"
 #include "engine/profile/step_trace.h"
 #include "engine/run/prepared_run.h"
+#include "engine/tune/host_budget.h"
 
 namespace strata {
 

@@ -21,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "engine/config/run_config.h"
 #include "engine/config/words.h"
 
 namespace YAML {

@@ -1,5 +1,5 @@
-// The run file's word for every enumerator of RunConfig, in the order of the enumerators. Used to read, print
-// and document the keys, and by reports that name a choice.
+// The run file's word for every enumerator of engine/config/choices.h, in the order of the enumerators. Used
+// to read, print and document the keys, and by reports that name a choice.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/nth.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/config/selection.h"
 
 namespace strata {

@@ -200,7 +200,7 @@ StateSaver::Setup ModelRun::saver() {
           .held = [this](std::size_t unit, Flat flat) { return state_->held(unit, flat); },
           .saved = [this](std::size_t unit, Flat flat) { return state_->saved(unit, flat); },
           .sampler = setup_.data.sampler,
-          .chosen = chosen_once(setup_.config, plan_->strategy.computes_in()),
+          .chosen = chosen_once(setup_.config, plan_->strategy.computes_in(), setup_.layout),
           .on_saved =
               [this](std::int64_t step) {
                 ++result_.saves;
@@ -289,7 +289,7 @@ void ModelRun::note_samples(double seconds) {
 void ModelRun::write_checkpoint() {
   checkpoints_->save(setup_.model,
                      progress_of({training_->counters(), state_->loss_scale()}, setup_.data.sampler,
-                                 chosen_once(setup_.config, plan_->strategy.computes_in())),
+                                 chosen_once(setup_.config, plan_->strategy.computes_in(), setup_.layout)),
                      state_->access());
 }
 

@@ -101,6 +101,7 @@ class ModelRun {
     TrainingData data;
     bool fresh = false;         ///< does not resume from checkpoint.path, and sets aside what is there
     std::string run_file = {};  ///< by which its checkpoints say whose they are
+    std::vector<std::string> layout = {};  ///< Trainer::Options::layout
     double watchdog_seconds = 900;
     FileSystem* files = &FileSystem::real();
     std::shared_ptr<const Companions> companions = {};  ///< what its checkpoints have beside its state

@@ -36,9 +36,10 @@ nlohmann::json schedule_json(const RunConfig& config) {
           {"steps", config.train.steps}};
 }
 
-ChosenOnce chosen_once(const RunConfig& config, const Precision& precision) {
+ChosenOnce chosen_once(const RunConfig& config, const Precision& precision,
+                       const std::vector<std::string>& layout) {
   return {.precision = precision,
-          .layout = config.plan.found,
+          .layout = layout,
           .ranks = config.ranks(),
           .schedule = schedule_json(config),
           .data = data_settings(config)};

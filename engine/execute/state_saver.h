@@ -21,14 +21,15 @@ namespace strata {
 /// What changes bits and was chosen before the run was planned: a run that goes on keeps it.
 struct ChosenOnce {
   Precision precision = {};              ///< what the run computes in
-  std::vector<std::string> layout = {};  ///< RunConfig::PlanSection::found
+  std::vector<std::string> layout = {};  ///< what plan.search chose: "key=value"
   std::int64_t ranks = 1;                ///< of the run
   nlohmann::json schedule = {};          ///< schedule_json()
   DataSettings data = {};                ///< data_settings()
 };
 /// The learning rate's schedule as checkpoints keep it: type, lr, warmup and steps in steps, minimum_ratio.
 nlohmann::json schedule_json(const RunConfig& config);
-ChosenOnce chosen_once(const RunConfig& config, const Precision& precision);
+ChosenOnce chosen_once(const RunConfig& config, const Precision& precision,
+                       const std::vector<std::string>& layout);
 
 Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen);
 

@@ -108,6 +108,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
         .data = with_dropout(std::move(models[m].data), models[m].model),
         .fresh = options_.fresh,
         .run_file = options_.run_file,
+        .layout = options_.layout,
         .watchdog_seconds = options_.watchdog_seconds,
         .files = options_.files,
         .companions = m < options_.companions.size() ? options_.companions[m] : nullptr,

@@ -52,11 +52,12 @@ struct SeveralModels {
 class Trainer {
  public:
   struct Options {
-    bool fresh = false;             ///< do not resume from checkpoint.path, but set aside what is there
-    std::string run_file = {};      ///< by which checkpoints say whose they are; empty: they do not
-    double watchdog_seconds = 900;  ///< a wait for the device longer than this fails the run
-    IoFaults* faults = nullptr;     ///< of the nvme tier; tests only
-    FileSystem* files = &FileSystem::real();                         ///< of checkpoints
+    bool fresh = false;         ///< do not resume from checkpoint.path, but set aside what is there
+    std::string run_file = {};  ///< by which checkpoints say whose they are; empty: they do not
+    std::vector<std::string> layout = {};     ///< what plan.search chose, which checkpoints keep
+    double watchdog_seconds = 900;            ///< a wait for the device longer than this fails the run
+    IoFaults* faults = nullptr;               ///< of the nvme tier; tests only
+    FileSystem* files = &FileSystem::real();  ///< of checkpoints
     std::vector<std::shared_ptr<const Companions>> companions = {};  ///< by model, for its checkpoints
     Communicator* world = nullptr;           ///< of a run of several ranks; outlives the trainer
     MakeDeviceGroup make_device_group = {};  ///< if the device exchanges values between ranks itself

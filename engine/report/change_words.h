@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/plan/search/advice.h"
+#include "engine/tune/advice.h"
 
 namespace strata {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/search/advice.h"
 #include "engine/plan/search/step_use.h"
+#include "engine/tune/advice.h"
 
 namespace strata {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/plan/search/layout_search.h"
+#include "engine/tune/layout_search.h"
 
 namespace strata {
 

@@ -10,7 +10,6 @@
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/lower/run_scratch.h"
-#include "engine/plan/search/size_limit.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/cuda_stream.h"
@@ -39,14 +38,14 @@ Bytes nccl_bytes(const RunConfig::ParallelSection& parallel, std::int64_t ranks)
 #endif
 
 std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model) {
-  check_size(config, model);
+  const Strategy strategy = plan_request(config, model).strategy;
   std::unique_ptr<ScratchRules> rules;
   if (config.device.kind == DeviceKind::cpu) rules = std::make_unique<CpuScratchRules>(host_threads(config));
 #ifdef STRATA_CUDA
   if (config.device.kind == DeviceKind::cuda) rules = std::make_unique<CudaScratchRules>();
 #endif
   if (!rules) return {};
-  std::vector<ScratchPart> parts = rules->parts(scratch_of_run(*rules, model, make_strategy(config, model)));
+  std::vector<ScratchPart> parts = rules->parts(scratch_of_run(*rules, model, strategy));
 #ifdef STRATA_CUDA
   if (config.device.kind == DeviceKind::cuda && config.ranks() > 1)
     parts.push_back({"NCCL's buffers", nccl_bytes(config.parallel, config.ranks())});
@@ -95,11 +94,11 @@ MakeDeviceGroup device_groups(const RunConfig& config) {
 #endif
 }
 
-RunShare share_of_run(const std::vector<JointModel>& models, const HostResources& host, int ranks) {
+RunShare share_of_run(const std::vector<ConfiguredModel>& models, const HostResources& host, int ranks) {
   std::vector<ScratchPart> scratch;
-  const JointModel* largest = &models.front();  // by what it takes to load, save and hash it
-  const auto bytes = [](const JointModel& model) { return scratch_bytes(*model.config, *model.model); };
-  for (const JointModel& model : models) {
+  const ConfiguredModel* largest = &models.front();  // by what it takes to load, save and hash it
+  const auto bytes = [](const ConfiguredModel& model) { return scratch_bytes(*model.config, *model.model); };
+  for (const ConfiguredModel& model : models) {
     std::vector<ScratchPart> own = kernel_scratch(*model.config, *model.model);
     if (total(own) >= total(scratch)) scratch = std::move(own);
     if (bytes(model) > bytes(*largest)) largest = &model;

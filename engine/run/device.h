@@ -8,8 +8,9 @@
 #include "engine/config/run_config.h"
 #include "engine/device/device.h"
 #include "engine/execute/ranks.h"
-#include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/joint.h"
+#include "engine/tune/host_budget.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 
@@ -33,7 +34,7 @@ struct RunShare {
   HostShare host;  ///< with room to load, save and hash the largest model
 };
 /// No device is touched. REQUIRES: there is a model. Throws ConfigError if one is too large to plan.
-RunShare share_of_run(const std::vector<JointModel>& models, const HostResources& host, int ranks);
+RunShare share_of_run(const std::vector<ConfiguredModel>& models, const HostResources& host, int ranks);
 
 /// memory.device of a run on `device`: what the run file gives, or all there is beside `kernels` if that
 /// is unlimited. Throws ConfigError if the device has less.

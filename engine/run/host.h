@@ -7,8 +7,8 @@
 
 #include "base/bytes.h"
 #include "engine/config/run_config.h"
-#include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/machine_document.h"
+#include "engine/tune/host_budget.h"
 
 namespace strata {
 

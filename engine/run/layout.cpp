@@ -1,6 +1,7 @@
 #include "engine/run/layout.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "engine/run/device.h"
 #include "engine/run/host.h"
 #include "engine/run/load_model.h"
+#include "engine/tune/planning_rates.h"
 
 namespace strata {
 namespace {
@@ -91,13 +93,13 @@ LayoutSearch find_layout(const LayoutInput& input) {
   return std::move(*search);
 }
 
-std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world,
-                            const OnPlanning& on_planning) {
+AgreedLayout agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world,
+                             const OnPlanning& on_planning) {
   require_same(world,
                {{"plan.search", std::string(word_of(config.plan.search))},
                 {"what plan.search is to choose", fmt::format("{}", fmt::join(config.plan.open, " "))}},
                "all ranks of a run need the same run file");
-  if (config.plan.search == PlanSearch::none) return "";
+  if (config.plan.search == PlanSearch::none) return {};
   const std::string text = text_of_first_rank(world, [&] {
     std::optional<Found> found;
     if (!fresh) found = stored_layout(config, ranks);
@@ -106,12 +108,11 @@ std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, C
         -1, ' ', false, nlohmann::json::error_handler_t::replace);
   });
   const nlohmann::json json = nlohmann::json::parse(text);
-  config = with_settings(config, json.at("settings").get<std::vector<std::string>>());
-  std::string settings;
-  for (const std::string& setting : config.plan.found)
-    settings += fmt::format("{}{}", settings.empty() ? "" : " ", setting);
-  return fmt::format("layout   {}, which plan.search auto chose: {}", settings,
-                     json.at("why").get<std::string>());
+  AgreedLayout agreed = {.settings = json.at("settings").get<std::vector<std::string>>(), .line = {}};
+  agreed.line = fmt::format("layout   {}, which plan.search auto chose: {}", fmt::join(agreed.settings, " "),
+                            json.at("why").get<std::string>());
+  config = with_settings(config, agreed.settings);
+  return agreed;
 }
 
 }  // namespace strata

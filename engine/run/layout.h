@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "collectives/communicator.h"
 #include "engine/config/run_config.h"
-#include "engine/plan/search/layout_search.h"
+#include "engine/tune/layout_search.h"
 
 namespace strata {
 
@@ -21,10 +22,16 @@ LayoutInput layout_input(const RunConfig& open, std::int64_t ranks, OnPlanning o
 /// Searches on all cores. Throws ConfigError if no layout fits.
 LayoutSearch find_layout(const LayoutInput& input);
 
+/// What plan.search chose; empty if nothing was open.
+struct AgreedLayout {
+  std::vector<std::string> settings;  ///< "key=value", which checkpoints keep
+  std::string line;                   ///< for the user
+};
+
 /// Gives `config` its layout if it leaves that open: of the newest checkpoint if the run goes on with as many
-/// ranks, else the one that rank 0 finds. Returns a line that says so; empty if nothing was open. Every rank
-/// calls this; a null `world` is a run that is only planned, or of one rank. Throws ConfigError.
-std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world,
-                            const OnPlanning& on_planning);
+/// ranks, else the one that rank 0 finds. Every rank calls this; a null `world` is a run that is only
+/// planned, or of one rank. Throws ConfigError.
+AgreedLayout agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world,
+                             const OnPlanning& on_planning);
 
 }  // namespace strata

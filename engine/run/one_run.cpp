@@ -10,7 +10,7 @@
 #include "collectives/same_on_all.h"
 #include "engine/config/common_values.h"
 #include "engine/data/training_data.h"
-#include "engine/plan/search/host_figures.h"
+#include "engine/tune/host_figures.h"
 
 namespace strata {
 namespace {

@@ -12,9 +12,10 @@
 #include "collectives/launcher.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
-#include "engine/plan/search/precision.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/run/host.h"
+#include "engine/tune/precision.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 namespace {
@@ -50,7 +51,7 @@ std::optional<PrecisionFacts::Stored> agree_on_stored(const RunConfig& config, C
 bool fits_in_bf16(RunConfig config, const Model& model, const MachineRates& rates) {
   config.train.precision = DType::bf16;
   try {
-    make_plan(config, model, rates);
+    make_plan(plan_request(config, model), model, rates);
     return true;
   } catch (const ConfigError&) {
     return false;
@@ -104,7 +105,7 @@ AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::str
 std::vector<Plan> plans_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
                            const MachineRates& rates) {
   try {
-    return make_plans(config, model, rates);
+    return make_plans(plan_request(config, model), model, rates);
   } catch (const BudgetError& error) {
     if (!precision.is_chosen || config.precision() != DType::fp32 || !fits_in_bf16(config, model, rates))
       throw;

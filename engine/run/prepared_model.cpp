@@ -18,6 +18,7 @@
 #include "engine/data/token_cache.h"
 #include "engine/generate/model_source.h"
 #include "engine/run/load_model.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 namespace {

@@ -32,7 +32,7 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const RunRan
   PreparedMachine machine;
   RunConfig& run = models.front().config;
   machine.device = make_device(run, rank.local_rank);
-  std::vector<JointModel> sharing;
+  std::vector<ConfiguredModel> sharing;
   sharing.reserve(models.size());
   for (const PreparedModel& model : models) sharing.push_back({"", &model.config, &model.model});
   RunShare share = share_of_run(sharing, this_host(run), rank.local_size);

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "engine/device/device.h"
-#include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/rates.h"
 #include "engine/run/prepared_model.h"
+#include "engine/tune/host_budget.h"
 
 namespace strata {
 

@@ -10,17 +10,17 @@
 
 namespace strata {
 
-std::vector<JointModel> RunToPlan::joined() const {
-  std::vector<JointModel> joined;
-  joined.reserve(models.size());
+std::vector<ConfiguredModel> RunToPlan::configured() const {
+  std::vector<ConfiguredModel> configured;
+  configured.reserve(models.size());
   for (std::size_t m = 0; m < models.size(); ++m)
-    joined.push_back({run.models[m].name, &run.models[m].config, &models[m]});
-  return joined;
+    configured.push_back({run.models[m].name, &run.models[m].config, &models[m]});
+  return configured;
 }
 
 RunShare RunToPlan::set_open_budgets() {
   RunConfig& first = run.models.front().config;
-  RunShare share = share_of_run(joined(), planned_host(first), ranks_of_node(first));
+  RunShare share = share_of_run(configured(), planned_host(first), ranks_of_node(first));
   set_unlimited(first.memory, first.device.kind, share.host);
   for (NamedRun& model : run.models) model.config.memory = first.memory;
   return share;
@@ -34,7 +34,7 @@ RunToPlan load_to_plan(RunModels run, std::int64_t ranks, const OnPlanning& on_p
     AgreedPrecision precision =
         agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
     if (loaded.models.empty()) loaded.precision = std::move(precision);
-    if (!run.is_several) loaded.layout = agree_on_layout(config, false, ranks, nullptr, on_planning);
+    if (!run.is_several) loaded.layout = agree_on_layout(config, false, ranks, nullptr, on_planning).line;
     loaded.models.push_back(load_model_of_rank(config, 0));
     std::ranges::move(model_warnings(config), std::back_inserter(loaded.warnings));
   }

@@ -7,10 +7,10 @@
 
 #include "engine/config/run_models.h"
 #include "engine/model/model.h"
-#include "engine/plan/search/joint_model.h"
 #include "engine/plan/search/planned_run.h"
 #include "engine/run/device.h"
 #include "engine/run/precision.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 
@@ -22,7 +22,7 @@ struct RunToPlan {
   std::vector<std::string> warnings;
 
   /// REQUIRES: this outlives what is returned.
-  std::vector<JointModel> joined() const;
+  std::vector<ConfiguredModel> configured() const;
   /// Open budgets become what the machine has beside the run's share of it, which is returned. Throws
   /// ConfigError if a model is too large to plan.
   RunShare set_open_budgets();

@@ -134,7 +134,7 @@ TEST(Arenas, ArePlannedPeaksAndTheirPagesAreTouchedNoFurther) {
   RunConfig config = test::tiny_run(folder.path());
   config.memory.device = test::resident_bytes(config) / 2;
   const Model model = test::model_of(config);
-  const Plan plan = make_plan(config, model);
+  const Plan plan = test::make_plan(config, model);
   const BatchLoader data(config, model.architecture.vocabulary);
   CpuDevice device({.threads = 2, .link = {}});
   Trainer trainer(config, model, plan, device, training_data(data), {});

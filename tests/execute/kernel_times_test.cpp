@@ -44,7 +44,7 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
     EXPECT_TRUE(times.is_valid());
     for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::automatic}) {
       config.train.recompute = recompute;
-      const Plan plan = make_plan(config, model);
+      const Plan plan = test::make_plan(config, model);
       const Works& works = plan.training.program.works;
       ASSERT_GT(works.size(), 2U);
       for (std::int32_t work = 0; work < std::ssize(works); ++work) {

@@ -179,7 +179,7 @@ TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
   RunConfig config = test::tiny_run(folder.path());
   config.memory.device = test::resident_bytes(config) / 2;
   const Model model = test::model_of(config);
-  Plan plan = make_plan(config, model);
+  Plan plan = test::make_plan(config, model);
   const EnumArray<Tier, Bytes> honest = {plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host)};
   // Memory that the plan asks for and nothing touches.
   for (const Tier tier : {Tier::device, Tier::host}) peak_of(plan, tier) = plan.arena_bytes(tier) + 5 * kLie;

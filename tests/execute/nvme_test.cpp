@@ -226,7 +226,7 @@ TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
   config.memory.host = smallest_host_bytes(config);
   config.memory.nvme_size = 4096;
   try {
-    make_plan(config, test::model_of(config));
+    test::make_plan(config, test::model_of(config));
     FAIL() << "4 KiB were enough";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("memory.nvme.size: 4.00 KiB is too small: this run keeps"));
@@ -259,7 +259,7 @@ TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   EXPECT_GE(state,
             0.95 * static_cast<double>(config.memory.device + *config.memory.host + config.memory.nvme_size));
   config.model.config["num_hidden_layers"] = 81;
-  EXPECT_THROW(make_plan(config, test::model_of(config)), ConfigError);
+  EXPECT_THROW(test::make_plan(config, test::model_of(config)), ConfigError);
 }
 
 }  // namespace

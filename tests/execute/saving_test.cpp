@@ -279,10 +279,10 @@ TEST(SavingOnDrives, TakesNoMoreThanAUnitOfHostMemoryAndReadsNothing) {
   Bytes largest = 0;
   for (const Unit& unit : test::model_of(config).units) largest = std::max(largest, 4 * unit.elements);
   EXPECT_LE(*config.memory.host, without + largest);
-  EXPECT_LE(make_plan(config, test::model_of(config)).arena_bytes(Tier::host), *config.memory.host);
+  EXPECT_LE(test::make_plan(config, test::model_of(config)).arena_bytes(Tier::host), *config.memory.host);
   config.memory.host =
       3 * *config.memory.host;  // with the least memory no update keeps its unit until it is saved
-  const Plan plan = make_plan(config, test::model_of(config));
+  const Plan plan = test::make_plan(config, test::model_of(config));
   for (const Link link : kLinks) EXPECT_EQ(plan.training.moved_by_save(link), 0) << name_of(link);
 }
 

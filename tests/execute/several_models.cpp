@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "engine/tune/planning_rates.h"
+#include "engine/tune/request_of_run.h"
 #include "tests/support/queued_device.h"
 
 namespace strata::test {
@@ -31,11 +33,11 @@ Members members_of(const std::vector<RunConfig>& configs, std::int64_t rank) {
 }
 
 JointPlanner planner_of(const Members& members) {
-  std::vector<JointModel> models;
+  std::vector<ConfiguredModel> models;
   models.reserve(members.size());
   for (const std::unique_ptr<Member>& member : members)
     models.push_back({member->name, &member->config, &member->model});
-  return JointPlanner(std::move(models), planning_rates(members.front()->config));
+  return JointPlanner(models_to_plan(models), planning_rates(members.front()->config));
 }
 
 std::vector<std::int64_t> steps_of(const std::vector<RunConfig>& configs) {

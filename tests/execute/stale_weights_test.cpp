@@ -13,7 +13,7 @@
 #include <mutex>
 #include <set>
 
-#include "engine/plan/lower/stages.h"
+#include "engine/tune/stages.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 

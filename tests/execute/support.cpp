@@ -16,6 +16,8 @@
 #include "engine/generate/prompts.h"
 #include "engine/model/run_model.h"
 #include "engine/plan/lower/lower.h"
+#include "engine/tune/planning_rates.h"
+#include "engine/tune/request_of_run.h"
 #include "tests/support/queued_device.h"
 
 namespace strata::test {
@@ -38,7 +40,6 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
   config.train.precision = DType::bf16;
   config.optimizer.learning_rate = 1e-2;
   config.memory.host = kUnlimited;
-  config.memory.nvme_piece = 8 * KiB;  // of the 16 to 32 KiB that each part of a unit has
   return config;
 }
 
@@ -64,11 +65,21 @@ TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoa
   return data;
 }
 
+std::vector<Plan> make_plans(const RunConfig& config, const Model& model, Bytes piece_bytes) {
+  PlanRequest request = plan_request(config, model);
+  if (request.memory.nvme) request.strategy.piece_bytes = piece_bytes;
+  return strata::make_plans(request, model, planning_rates(config));
+}
+
+Plan make_plan(const RunConfig& config, const Model& model, Bytes piece_bytes) {
+  return std::move(make_plans(config, model, piece_bytes).front());
+}
+
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
   const Model model = model_of_rank(config, rank);
   const BatchLoader data(config, model.architecture.vocabulary);
-  std::vector<Plan> plans = make_plans(config, model, planning_rates(config));
+  std::vector<Plan> plans = make_plans(config, model, options.piece_bytes);
   const std::int64_t stage = plans.front().strategy.mesh.stage(rank);
   RunOutcome outcome{.plan = std::move(plans[static_cast<std::size_t>(stage)]), .result = {}};
   if (options.change_plan) options.change_plan(outcome.plan);
@@ -208,9 +219,9 @@ Bytes resident_bytes(RunConfig config) {
   return make_plan(config, model_of_rank(config, 0)).arena_bytes(Tier::device);
 }
 
-Bytes named_budget(const RunConfig& config) {
+Bytes named_budget(const RunConfig& config, Bytes piece_bytes) {
   try {
-    make_plan(config, model_of_rank(config, 0));
+    make_plan(config, model_of_rank(config, 0), piece_bytes);
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     return std::stoll(text.substr(text.find('(') + 1));
@@ -223,9 +234,9 @@ Bytes smallest_bytes(RunConfig config) {
   return named_budget(config);
 }
 
-Bytes smallest_host_bytes(RunConfig config) {
+Bytes smallest_host_bytes(RunConfig config, Bytes piece_bytes) {
   config.memory.host = 1;
-  return named_budget(config);
+  return named_budget(config, piece_bytes);
 }
 
 }  // namespace strata::test

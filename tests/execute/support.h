@@ -23,7 +23,11 @@ Model model_of_rank(const RunConfig& config, std::int64_t rank);
 /// What a run reads of a loader, which outlives it, and the prompts of its samples.
 TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoader& loader);
 
+/// Strategy::piece_bytes of runs with drives: each part of a tiny unit has 16 to 32 KiB, so it is in pieces.
+inline constexpr Bytes kTinyPiece = 8 * KiB;
+
 struct RunOptions {
+  Bytes piece_bytes = kTinyPiece;
   int device_threads = 2;
   LinkLimit link = {};
   Device* device = nullptr;  ///< instead of a CPU device of these threads and this link
@@ -98,11 +102,14 @@ void expect_the_plan_was_exact(const RunOutcome& outcome);
 
 /// Arena size of a run whose device budget never binds.
 Bytes resident_bytes(RunConfig config);
+/// The plans that run() trains by, of each stage, and the first stage's. By the rates of this machine.
+std::vector<Plan> make_plans(const RunConfig& config, const Model& model, Bytes piece_bytes = kTinyPiece);
+Plan make_plan(const RunConfig& config, const Model& model, Bytes piece_bytes = kTinyPiece);
 /// The budget that the refusal of a run names.
-Bytes named_budget(const RunConfig& config);
+Bytes named_budget(const RunConfig& config, Bytes piece_bytes = kTinyPiece);
 /// The smallest device budget of a run.
 Bytes smallest_bytes(RunConfig config);
 /// The smallest host budget of a run that spills.
-Bytes smallest_host_bytes(RunConfig config);
+Bytes smallest_host_bytes(RunConfig config, Bytes piece_bytes = kTinyPiece);
 
 }  // namespace strata::test

@@ -195,12 +195,11 @@ TEST_P(TensorGroupsOf, HaveTheSameBitsInPiecesOfAnySize) {
   config.memory.nvme_path = {folder_.path().string()};
   config.memory.optimizer_state = TierChoice::nvme;
   for (const Bytes piece : {4 * KiB, 8 * KiB, 20 * KiB}) {
-    config.memory.nvme_piece = piece;
     config.memory.host = kUnlimited;
-    const Bytes smallest = smallest_host_bytes(config);
+    const Bytes smallest = smallest_host_bytes(config, piece);
     for (const Bytes host : {smallest, 4 * smallest}) {
       config.memory.host = host;
-      const RunOutcome outcome = run(config);
+      const RunOutcome outcome = run(config, {.piece_bytes = piece});
       EXPECT_EQ(outcome.result.state_hash, expected) << piece << " on " << host;
       EXPECT_GT(outcome.plan.training.moved(Link::nvme_read), 0);
       expect_the_plan_was_exact(outcome);

@@ -180,7 +180,7 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
   const Model model = test::model_of(config);
-  const Plan plan = make_plan(config, model);
+  const Plan plan = test::make_plan(config, model);
   const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 2, .link = {}});
   RunMemory memory({plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host), 0}, *device, {});
   const LaneStreams streams(*device);
@@ -214,7 +214,7 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
   RunConfig config = tiny_run(folder.path());
   config.memory.device = resident_bytes(config) / 2;
   const Model model = test::model_of(config);
-  Plan plan = make_plan(config, model);
+  Plan plan = test::make_plan(config, model);
   // A cycle that no program order gives: the first load waits for the last update of its own step.
   auto& dependencies = plan.training.dependencies;
   const auto first_load = dependencies.lanes[Lane::data].front();

@@ -13,6 +13,7 @@
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/product_chooser.h"
 #include "engine/device/product_table.h"
+#include "engine/tune/request_of_run.h"
 #include "tests/execute/support.h"
 #include "tests/gpu_emulation/emulated_machine.h"
 #include "tests/support/source_folder.h"

@@ -16,6 +16,7 @@
 #include "engine/execute/trainer.h"
 #include "engine/model/run_model.h"
 #include "tests/support/devices.h"
+#include "tests/support/plans.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {

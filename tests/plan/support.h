@@ -11,6 +11,7 @@
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/program/dependencies.h"
 #include "engine/plan/search/planner.h"
+#include "tests/support/plans.h"
 
 namespace strata::test {
 

@@ -3,6 +3,7 @@
 
 #include "engine/profile/step_profile.h"
 #include "tests/plan/support.h"
+#include "tests/support/plans.h"
 
 namespace strata::test {
 

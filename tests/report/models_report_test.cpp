@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "engine/plan/search/needs.h"
+#include "engine/tune/planning_rates.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 namespace {
@@ -61,14 +63,14 @@ TrainResult result_of(const std::vector<double>& losses, const std::vector<doubl
 class ModelsReportTest : public ::testing::Test {
  protected:
   ModelsReportTest() {
-    std::vector<JointModel> models;
+    std::vector<ConfiguredModel> models;
     models.reserve(3);
     for (std::size_t m = 0; m < 3; ++m) {
       models.push_back({labels_[m].name, &configs_[m], &models_[m]});
       labels_[m].steps = configs_[m].train.steps;
       labels_[m].tokens_per_step = 96;
     }
-    plan_ = JointPlanner(std::move(models), rates_).plan({20, 20, 20}).front();
+    plan_ = JointPlanner(models_to_plan(models), rates_).plan({20, 20, 20}).front();
     for (std::size_t m = 0; m < 3; ++m) {
       outcomes_.push_back({.name = labels_[m].name,
                            .overrides = {{"optimizer.lr", "1e-" + std::to_string(m)}},
@@ -286,10 +288,10 @@ TEST_F(JointPlanReport, NamesTheChosenOrderFirst) {
 }
 
 TEST_F(JointPlanReport, ToleratesModelsThatTakeNoPart) {
-  std::vector<JointModel> models;
+  std::vector<ConfiguredModel> models;
   models.reserve(3);
   for (std::size_t m = 0; m < 3; ++m) models.push_back({labels_[m].name, &configs_[m], &models_[m]});
-  const JointPlan plan = JointPlanner(std::move(models), rates_).plan({20, 0, 5}).front();
+  const JointPlan plan = JointPlanner(models_to_plan(models), rates_).plan({20, 0, 5}).front();
   EXPECT_THAT(joint_plan_text(plan, labels_, nullptr),
               AllOf(HasSubstr("models   2: "), HasSubstr("\n  second  takes no part\n")));
   EXPECT_EQ(joint_plan_json(plan, labels_, nullptr)["models"][1],

@@ -1,5 +1,5 @@
 // How a model is trained: everything lowering needs besides the model, as plain values. The planner chooses
-// what the run file leaves open.
+// what its request leaves open.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/nth.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/model/compute.h"
 #include "engine/model/flat_range.h"
 #include "engine/model/packing.h"
@@ -133,6 +133,10 @@ struct Strategy {
   /// Most of each part of a unit's optimizer state on the host that one update works on.
   Bytes piece_bytes = kUnlimited;
 
+  /// In a step of all ranks.
+  std::int64_t tokens() const {
+    return mesh.holders() * microbatches * microbatch.batch * microbatch.sequence;
+  }
   Precision computes_in() const { return {precision, rounding}; }
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return precision == DType::fp16; }
@@ -190,6 +194,9 @@ Packing packing_of(const Model& model, const Strategy& strategy, std::size_t uni
 /// out.
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank, Flat flat = Flat::trained);
 
+/// Strategy::piece_bytes of a run with drives: an update of so much still fills a drive's queue.
+constexpr Bytes kDrivePiece = 32 * MiB;
+
 /// The optimizer state of `elements` of a unit that lives on the host, in equal pieces but for the last; one
 /// of all if that is small enough.
 std::vector<Piece> state_pieces(std::int64_t elements, const Strategy& strategy);
@@ -204,18 +211,5 @@ inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
 /// many as its microbatches of a step can name. 0 if it sends all of it, since that is less to send or to
 /// hold, or since another unit adds to the gradient.
 std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t unit);
-
-/// The microbatches that a rank computes: of sequences that ranks share, its part.
-MicrobatchShape microbatch_of_rank(const RunConfig& config);
-
-/// As the run file asks for them. Ranks that share sequences have tables of the positions that they are
-/// trained on, so their samples are as long as those.
-SampleShape samples_of(const RunConfig& config);
-
-Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model);
-
-/// The run file's choices, for a stage of the pipeline; order as given or layer-major, every state on the
-/// host. Throws ConfigError if the pipeline cannot be made.
-Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage = 0);
 
 }  // namespace strata

@@ -15,19 +15,6 @@ namespace {
 constexpr std::array kSpillable = {BufferKind::optimizer_state, BufferKind::gradient, BufferKind::activation,
                                    BufferKind::parameter};
 
-TierChoice tier_of(BufferKind kind, const RunConfig::MemorySection& memory) {
-  switch (kind) {
-    case BufferKind::optimizer_state:
-      return memory.optimizer_state;
-    case BufferKind::gradient:
-      return memory.gradients;
-    case BufferKind::activation:
-      return memory.activations;
-    default:
-      return memory.parameters;
-  }
-}
-
 /// One instruction and its transfers.
 class Staging {
  public:
@@ -104,7 +91,7 @@ class Staging {
 
 }  // namespace
 
-SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySection& memory) {
+SpillOrder find_spill_order(const Program& program, const TierChoices& wanted) {
   SpillOrder order;
   std::vector<BufferId> chosen;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
@@ -112,7 +99,7 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
       order.buffers.push_back(static_cast<BufferId>(b));
   }
   for (const BufferKind kind : kSpillable) {
-    const TierChoice tier = tier_of(kind, memory);
+    const TierChoice tier = wanted[kind];
     if (tier == TierChoice::host) continue;
     std::vector<BufferId> buffers;
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {

@@ -94,7 +94,7 @@ Certificate certify(const std::vector<Plan>& stages, const Model& model, const M
   return of_passes(longest);
 }
 
-Certificate certify(const std::vector<JointPlan>& plans, const std::vector<JointModel>& models,
+Certificate certify(const std::vector<JointPlan>& plans, const std::vector<ModelToPlan>& models,
                     const MachineRates& rates) {
   double longest = 0;
   for (const JointPlan& plan : plans) {

@@ -42,7 +42,7 @@ Certificate certify(const StepFacts& facts, const TierBudgets& budgets, const Ma
 /// For the plans of a run, by stage. If there are several ranks it counts each rank's passes only.
 Certificate certify(const std::vector<Plan>& stages, const Model& model, const MachineRates& rates);
 /// For a round of several models, by stage. If there are several ranks it counts each rank's passes only.
-Certificate certify(const std::vector<JointPlan>& plans, const std::vector<JointModel>& models,
+Certificate certify(const std::vector<JointPlan>& plans, const std::vector<ModelToPlan>& models,
                     const MachineRates& rates);
 
 }  // namespace strata

@@ -37,22 +37,22 @@ std::optional<Program> fit_host(const Program& program, const SpillOrder& order,
   return fitted;
 }
 
-bool fits_host(const Placement& placement, const RunConfig& config) {
-  return fits_host(placement.training, config) &&
+bool fits_host(const Placement& placement, const MemoryRequest& memory) {
+  return fits_host(placement.training, memory) &&
          std::ranges::all_of(placement.interludes,
-                             [&](const auto& interlude) { return fits_host(interlude.second, config); });
+                             [&](const auto& interlude) { return fits_host(interlude.second, memory); });
 }
 
 /// All programs keep state in the same places: what training has put on the nvme tier must be there, and no
 /// other state may.
-SpillOrder interlude_order(const Program& interlude, const Program& training, const RunConfig& config) {
+SpillOrder interlude_order(const Program& interlude, const Program& training, const MemoryRequest& memory) {
   SpillOrder order;
   for (std::size_t b = 0; b < training.buffers.size(); ++b) {
     const Buffer& buffer = training.buffers[b];
     if (buffer.persistent && buffer.tier == Tier::nvme) order.buffers.push_back(static_cast<BufferId>(b));
   }
   order.forced = order.buffers.size();
-  for (const BufferId id : find_spill_order(interlude, config.memory).buffers) {
+  for (const BufferId id : find_spill_order(interlude, memory.wanted).buffers) {
     if (!interlude.buffer(id).persistent) order.buffers.push_back(id);
   }
   return order;
@@ -67,28 +67,29 @@ Bytes peak_bytes(const Placement& placement, Tier tier) {
 
 /// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
 template <typename Make>
-Placement with_all_spilled(const Placement& placement, const RunConfig& config, const Make& make) {
+Placement with_all_spilled(const Placement& placement, const MemoryRequest& memory, const Make& make) {
   const auto spilled = [&](const Program& program, const SpillOrder& order) {
     return make(with_spilled(program, order, order.buffers.size()));
   };
   Placement result{placement.strategy,
-                   spilled(placement.training, find_spill_order(placement.training, config.memory))};
+                   spilled(placement.training, find_spill_order(placement.training, memory.wanted))};
   for (const auto& [interlude, program] : placement.interludes)
-    result.interludes[interlude] = spilled(program, interlude_order(program, result.training, config));
+    result.interludes[interlude] = spilled(program, interlude_order(program, result.training, memory));
   return result;
 }
 
 /// What the host has no room for goes to the nvme tier; nothing if that leaves too little room for
 /// `visits` visits.
-std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConfig& config, Bytes visits) {
-  const SpillOrder order = find_spill_order(placement.training, config.memory);
-  if (fits_host(placement, config) && order.forced == 0) return placement;
-  std::optional<Program> training = fit_host(placement.training, order, *config.memory.host, visits);
+std::optional<Placement> spill_to_nvme(const Placement& placement, const MemoryRequest& memory,
+                                       Bytes visits) {
+  const SpillOrder order = find_spill_order(placement.training, memory.wanted);
+  if (fits_host(placement, memory) && order.forced == 0) return placement;
+  std::optional<Program> training = fit_host(placement.training, order, *memory.host, visits);
   if (!training) return std::nullopt;
   Placement spilled{placement.strategy, std::move(*training)};
   for (const auto& [interlude, program] : placement.interludes) {
     std::optional<Program> fitted =
-        fit_host(program, interlude_order(program, spilled.training, config), *config.memory.host, visits);
+        fit_host(program, interlude_order(program, spilled.training, memory), *memory.host, visits);
     if (!fitted) return std::nullopt;
     spilled.interludes[interlude] = std::move(*fitted);
   }
@@ -97,36 +98,36 @@ std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConf
 
 }  // namespace
 
-bool lacks_drives(Bytes needed, const RunConfig::MemorySection& memory, Shortage& shortage) {
-  if (needed <= memory.nvme_size) return false;
+bool lacks_drives(Bytes needed, const MemoryRequest& memory, Shortage& shortage) {
+  if (needed <= *memory.nvme) return false;
   shortage.nvme = std::min(shortage.nvme, needed);
   return true;
 }
 
-bool fits_host(const Program& placed, const RunConfig& config) {
-  return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
+bool fits_host(const Program& placed, const MemoryRequest& memory) {
+  return !memory.host || peak_of(placed, Tier::host) <= *memory.host;
 }
 
-Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
+Bytes smallest_host_bytes(const Placement& placement, const MemoryRequest& memory) {
   const Bytes unspilled = peak_bytes(placement, Tier::host);
-  if (config.memory.nvme_path.empty()) return unspilled;
+  if (!memory.nvme) return unspilled;
   const auto place_on_host = [](Program program) { return with_places(std::move(program), Tier::host); };
-  const Bytes spilled = peak_bytes(with_all_spilled(placement, config, place_on_host), Tier::host);
-  const bool may_stay = find_spill_order(placement.training, config.memory).forced == 0;
+  const Bytes spilled = peak_bytes(with_all_spilled(placement, memory, place_on_host), Tier::host);
+  const bool may_stay = find_spill_order(placement.training, memory.wanted).forced == 0;
   return may_stay ? std::min(unspilled, spilled) : spilled;
 }
 
-std::optional<Placement> share_with_drives(const Placement& placement, const RunConfig& config,
+std::optional<Placement> share_with_drives(const Placement& placement, const MemoryRequest& memory,
                                            Shortage& shortage) {
   const auto fits = [&](const Placement& spilled) {
-    return !lacks_drives(peak_bytes(spilled, Tier::nvme), config.memory, shortage);
+    return !lacks_drives(peak_bytes(spilled, Tier::nvme), memory, shortage);
   };
   for (const Bytes visits : {3, 1}) {
-    std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
+    std::optional<Placement> spilled = spill_to_nvme(placement, memory, visits);
     if (spilled && fits(*spilled)) return spilled;
   }
-  std::optional<Placement> spilled = with_all_spilled(placement, config, [&](Program program) {
-    return with_places(fit(std::move(program), kHostPair, *config.memory.host).value(), Tier::nvme);
+  std::optional<Placement> spilled = with_all_spilled(placement, memory, [&](Program program) {
+    return with_places(fit(std::move(program), kHostPair, *memory.host).value(), Tier::nvme);
   });
   if (!fits(*spilled)) spilled.reset();
   return spilled;

@@ -33,14 +33,14 @@ void join(std::vector<Plan>& plans) {
 
 }  // namespace
 
-std::optional<std::vector<Plan>> find_plans(const RunConfig& config, const Model& model,
+std::optional<std::vector<Plan>> find_plans(const PlanRequest& request, const Model& model,
                                             std::vector<CheapestSearch>& searches) {
   std::vector<Plan> plans;
   for (CheapestSearch& search : searches) {
     Shortage shortage;
-    std::optional<Placement> best = search.find_with_less(config, shortage);
+    std::optional<Placement> best = search.find_with_less(request.memory, shortage);
     if (!best) return std::nullopt;
-    plans.push_back(finish(std::move(*best), config, model));
+    plans.push_back(finish(std::move(*best), request.memory, model));
   }
   join(plans);
   return plans;

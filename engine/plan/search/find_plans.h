@@ -11,8 +11,8 @@
 namespace strata {
 
 /// A plan for each stage of the pipeline; nothing if some stage has none. REQUIRES: `searches` are those of
-/// `config`, by stage, and check_size() lets it through.
-std::optional<std::vector<Plan>> find_plans(const RunConfig& config, const Model& model,
+/// `request`, by stage.
+std::optional<std::vector<Plan>> find_plans(const PlanRequest& request, const Model& model,
                                             std::vector<CheapestSearch>& searches);
 
 }  // namespace strata

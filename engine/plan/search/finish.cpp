@@ -53,13 +53,9 @@ double share_of_flops(const Model& model, const Strategy& strategy) {
 
 }  // namespace
 
-TierBudgets budgets_of(const RunConfig::MemorySection& memory) {
-  return {memory.device, memory.host.value_or(kUnlimited), memory.nvme_path.empty() ? 0 : memory.nvme_size};
-}
-
-PlannedProgram finish(Program placed, const RunConfig::MemorySection& memory) {
+PlannedProgram finish(Program placed, const MemoryRequest& memory) {
   PlannedProgram result;
-  verify(placed, budgets_of(memory));
+  verify(placed, memory.budgets());
   if (!memory.host) verify_messages_only(placed);
   result.dependencies = find_dependencies(placed);
   for (const Tier tier : kTiers) result.use[tier] = tier_use(placed, tier);
@@ -70,13 +66,13 @@ PlannedProgram finish(Program placed, const RunConfig::MemorySection& memory) {
   return result;
 }
 
-Plan finish(Placement best, const RunConfig& config, const Model& model) {
+Plan finish(Placement best, const MemoryRequest& memory, const Model& model) {
   Plan plan;
-  plan.budgets = budgets_of(config.memory);
+  plan.budgets = memory.budgets();
   plan.strategy = std::move(best.strategy);
-  plan.training = finish(std::move(best.training), config.memory);
+  plan.training = finish(std::move(best.training), memory);
   for (auto& [interlude, program] : best.interludes)
-    plan.interludes.emplace(interlude, finish(std::move(program), config.memory));
+    plan.interludes.emplace(interlude, finish(std::move(program), memory));
   const Mesh& mesh = plan.strategy.mesh;
   MicrobatchShape whole = plan.strategy.microbatch;
   whole.sequence *= mesh.context;

@@ -6,11 +6,9 @@
 
 namespace strata {
 
-TierBudgets budgets_of(const RunConfig::MemorySection& memory);
-
 /// Throws std::logic_error if the program is wrong: verify() in engine/plan/program/memory.h.
-PlannedProgram finish(Program placed, const RunConfig::MemorySection& memory);
+PlannedProgram finish(Program placed, const MemoryRequest& memory);
 /// Finishes all programs of a model. Throws std::logic_error if one of them is wrong.
-Plan finish(Placement placement, const RunConfig& config, const Model& model);
+Plan finish(Placement placement, const MemoryRequest& memory, const Model& model);
 
 }  // namespace strata

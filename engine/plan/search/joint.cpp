@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/task_arena.h"
-#include "engine/config/describe.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/finish.h"
@@ -15,32 +14,10 @@
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
 #include "engine/plan/search/shared_frozen.h"
-#include "engine/plan/search/size_limit.h"
 #include "engine/plan/search/timeline.h"
 
 namespace strata {
 namespace {
-
-/// What a model's strategy depends on, as text.
-std::string shape_of(RunConfig config) {
-  const RunConfig none;
-  RunConfig::OptimizerSection& optimizer = config.optimizer;
-  optimizer.learning_rate = none.optimizer.learning_rate;
-  optimizer.betas = none.optimizer.betas;
-  optimizer.epsilon = none.optimizer.epsilon;
-  optimizer.weight_decay = none.optimizer.weight_decay;
-  optimizer.schedule = none.optimizer.schedule;
-  optimizer.warmup = none.optimizer.warmup;
-  optimizer.minimum_ratio = none.optimizer.minimum_ratio;
-  config.train.seed = none.train.seed;
-  config.train.steps = none.train.steps;
-  config.checkpoint.path = config.checkpoint.path.empty() ? "" : "some";
-  config.report = none.report;
-  config.data.path.clear();
-  config.data.sources.clear();
-  config.data.validation.clear();
-  return dump(config);
-}
 
 double computing_seconds(const Program& program, const MachineRates& rates) {
   const InstructionCosts costs(program, rates);
@@ -74,32 +51,29 @@ Bytes JointPlan::arena_bytes(Tier tier) const {
   return strata::arena_bytes(training, interludes, tier);
 }
 
-JointPlanner::JointPlanner(std::vector<JointModel> models, const MachineRates& rates)
+JointPlanner::JointPlanner(std::vector<ModelToPlan> models, const MachineRates& rates)
     : models_(std::move(models)), rates_(rates) {
-  for (const JointModel& model : models_) {
-    check_size(*model.config, *model.model);
-    meshes_.push_back(make_strategy(*model.config, *model.model).mesh);
-  }
+  for (const ModelToPlan& model : models_) meshes_.push_back(model.request.strategy.mesh);
   stage_sets_ = stage_sets_of(meshes_);
-  shared_frozen_ = find_shared_frozen(models_, meshes_);
-  runs_.assign(stage_sets_.size(), *models_.front().config);
+  shared_frozen_ = find_shared_frozen(models_);
+  memory_.assign(stage_sets_.size(), models_.front().request.memory);
 }
 
 /// The cheapest for the model alone with a share of the device, and with all that is beyond it on the host,
 /// which decides about places only.
 const std::optional<std::vector<Strategy>>& JointPlanner::strategies_of(std::size_t model,
                                                                         std::int64_t share) {
-  const JointModel& of = models_[model];
-  const auto [found, is_new] = strategies_.try_emplace({shape_of(*of.config), share});
+  const ModelToPlan& of = models_[model];
+  const auto [found, is_new] = strategies_.try_emplace({of.shape, share});
   if (!is_new) return found->second;
-  RunConfig config = *of.config;
-  config.memory.device = config.memory.device == kUnlimited ? kUnlimited : config.memory.device / share;
-  if (config.memory.host) config.memory.host = kUnlimited;
-  config.memory.nvme_path.clear();
+  PlanRequest request = of.request;
+  if (request.memory.device != kUnlimited) request.memory.device /= share;
+  if (request.memory.host) request.memory.host = kUnlimited;
+  request.leave_out_drives();
   std::vector<Strategy> strategies;
-  for (CheapestSearch& search : searches_of(config, *of.model, rates_)) {
+  for (CheapestSearch& search : searches_of(request, *of.model, rates_)) {
     Shortage shortage;
-    std::optional<Placement> placement = search.find(config, shortage);
+    std::optional<Placement> placement = search.find(request.memory, shortage);
     if (!placement) return found->second;
     strategies.push_back(std::move(placement->strategy));
   }
@@ -131,12 +105,12 @@ void JointPlanner::add_candidates(std::int64_t share, const std::vector<std::int
     const std::optional<std::vector<Strategy>>& strategies = strategies_of(m, share);
     if (!strategies) return;
     // The state of all models is there all the time, so it is on the device only if there is room for each's.
-    const bool stays = share == active || all_state_on_device(*models_[m].config);
+    const bool stays = share == active || all_state_on_device(models_[m].request.memory);
     for (const Strategy& alone : *strategies) {
       Strategy strategy = stays ? alone : with_device_state(alone, 0);
       const std::size_t stage = candidate.strategies[m].size();
       if (!first_strategies_.empty()) strategy.state = first_strategies_[m][stage].state;
-      candidate.plain[m].push_back(leanest_training(*models_[m].model, strategy, *models_[m].config));
+      candidate.plain[m].push_back(leanest_training(*models_[m].model, strategy, models_[m].request.memory));
       candidate.strategies[m].push_back(std::move(strategy));
     }
     turns[m] = turns_of(candidate.plain[m], m, remaining_steps[m]);
@@ -162,7 +136,7 @@ bool JointPlanner::merge(const TurnSchedule& schedule, Candidate& candidate) con
     Program& merged = candidate.merged.emplace_back(strata::merge(
         of_models, schedule.models[stage_set], groups_.empty() ? groups_of(of_models) : groups_));
     pin_state(stage_set, merged, of_models);
-    const std::optional<StepCost> cost = step_cost(merged, runs_[stage_set].memory.device, rates_);
+    const std::optional<StepCost> cost = step_cost(merged, memory_[stage_set].device, rates_);
     if (!cost) return false;
     candidate.seconds = std::max(candidate.seconds, cost->seconds);
   }
@@ -216,7 +190,7 @@ PlainInterludes JointPlanner::interludes(std::size_t stage_set, const Candidate&
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (candidate.plain[m].empty()) continue;
     of_models[m] =
-        plain_interludes(*models_[m].model, candidate.strategies[m][stage_of(m)], *models_[m].config);
+        plain_interludes(*models_[m].model, candidate.strategies[m][stage_of(m)], models_[m].request.memory);
     for (const auto& [interlude, programs] : of_models[m])
       forms[interlude] = std::max(forms[interlude], programs.size());
   }
@@ -342,7 +316,7 @@ std::optional<JointPlanner::Choice> JointPlanner::place(const Candidate& candida
   Choice choice = {.placements = {}, .candidate = candidate};
   for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
     std::optional<Placement> placement =
-        place_plain(candidate.merged[stage_set], interludes(stage_set, candidate), runs_[stage_set],
+        place_plain(candidate.merged[stage_set], interludes(stage_set, candidate), memory_[stage_set],
                     kept_share, hindrance.shortage);
     if (!placement) return std::nullopt;
     choice.placements.push_back(std::move(*placement));
@@ -387,10 +361,10 @@ void JointPlanner::remember(const std::vector<JointPlan>& first, const Candidate
         pins_[pin_key_of(stage_set, place, 0)] = {buffer.tier, buffer.offset};
       }
     }
-    RunConfig::MemorySection& memory = runs_[stage_set].memory;
+    MemoryRequest& memory = memory_[stage_set];
     memory.device = plan.arena_bytes(Tier::device);
     if (memory.host) memory.host = plan.arena_bytes(Tier::host);
-    memory.nvme_size = plan.arena_bytes(Tier::nvme);
+    if (memory.nvme) memory.nvme = plan.arena_bytes(Tier::nvme);
   }
 }
 
@@ -411,8 +385,8 @@ std::vector<JointPlan> JointPlanner::finish(Choice best) const {
 
 JointPlan JointPlanner::finish(std::size_t stage_set, Placement placement, const Candidate& candidate) const {
   JointPlan plan;
-  const RunConfig::MemorySection& memory = runs_[stage_set].memory;
-  plan.budgets = budgets_of(memory);
+  const MemoryRequest& memory = memory_[stage_set];
+  plan.budgets = memory.budgets();
   const std::vector<ModelProgram> of_models = parts(stage_set, candidate.plain);
   for (std::size_t m = 0; m < models_.size(); ++m) {
     plan.models.emplace_back();
@@ -426,7 +400,7 @@ JointPlan JointPlanner::finish(std::size_t stage_set, Placement placement, const
       of_interlude[m].plain = &outline;
       part.interludes[interlude] = part_of(program, of_interlude, m);
     }
-    plan.models[m] = strata::finish(std::move(part), *models_[m].config, *models_[m].model);
+    plan.models[m] = strata::finish(std::move(part), models_[m].request.memory, *models_[m].model);
   }
   plan.computing_seconds = computing_seconds(placement.training, rates_);
   plan.training = strata::finish(std::move(placement.training), memory);

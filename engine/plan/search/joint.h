@@ -15,7 +15,7 @@
 
 #include "engine/plan/passes/merge.h"
 #include "engine/plan/program/rank_tasks.h"
-#include "engine/plan/search/joint_model.h"
+#include "engine/plan/search/model_to_plan.h"
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/stage_sets.h"
@@ -47,9 +47,9 @@ struct JointPlan {
 
 class JointPlanner {
  public:
-  /// Throws ConfigError if a model is too large to plan, or if their meshes do not go together. REQUIRES:
-  /// they have the same ranks, and no asynchronous schedule.
-  JointPlanner(std::vector<JointModel> models, const MachineRates& rates);
+  /// Throws ConfigError if their meshes do not go together. REQUIRES: they have the same ranks, and no
+  /// asynchronous schedule.
+  JointPlanner(std::vector<ModelToPlan> models, const MachineRates& rates);
 
   /// A plan for each stage set, for the models that have steps left, in the order that is fastest by its
   /// timeline, or in `order`. Plans after the first leave state where the first has put it, and take no more
@@ -62,7 +62,7 @@ class JointPlanner {
                                                const std::string& order = {});
   /// One rank of each stage set, with what it does by these plans. REQUIRES: they outlive what is returned.
   std::vector<RankProgram> ranks_of(const std::vector<JointPlan>& plans) const;
-  const std::vector<JointModel>& models() const { return models_; }
+  const std::vector<ModelToPlan>& models() const { return models_; }
   /// The number of a rank's stage set.
   std::size_t stage_set_of(std::int64_t rank) const {
     return strata::stage_set_of(rank, meshes_, stage_sets_);
@@ -123,13 +123,12 @@ class JointPlanner {
   std::optional<Bytes> find_smallest_device() const;
   [[noreturn]] void refuse(const Hindrance& hindrance) const;
 
-  std::vector<JointModel> models_;
+  std::vector<ModelToPlan> models_;
   MachineRates rates_;
   std::vector<Mesh> meshes_;                              ///< by model
   std::vector<std::vector<std::int32_t>> shared_frozen_;  ///< by model and unit (shared_frozen.h)
   std::vector<StageSet> stage_sets_;
-  /// By stage set: the first model's, whose budgets are all that there is.
-  std::vector<RunConfig> runs_;
+  std::vector<MemoryRequest> memory_;  ///< by stage set: the models', which share it
   /// By stage. Models that differ in numbers alone, such as the learning rate, share what was found.
   std::map<std::pair<std::string, std::int64_t>, std::optional<std::vector<Strategy>>> strategies_;
   /// What state each model has, and where, as the first plan says.

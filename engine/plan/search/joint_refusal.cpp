@@ -47,26 +47,24 @@ Bytes brought_bytes(const Program& program, std::span<const std::int32_t> shared
 /// The hungriest model's turn beside what the others have there all the time, on the rank with most of it; or
 /// as much more as has room for a turn sequence.
 std::optional<Bytes> JointPlanner::find_smallest_device() const {
-  std::vector<RunConfig> configs;
-  std::vector<JointModel> models = models_;
-  configs.reserve(models.size());
-  for (JointModel& model : models) {
-    RunConfig& config = configs.emplace_back(*model.config);
-    config.memory.nvme_path.clear();
-    if (config.memory.host) config.memory.host = kUnlimited;
-    if (may_choose_state(config)) config.memory.optimizer_state = TierChoice::host;
-    model.config = &config;
+  std::vector<ModelToPlan> models = models_;
+  for (ModelToPlan& model : models) {
+    model.request.leave_out_drives();
+    MemoryRequest& memory = model.request.memory;
+    if (memory.host) memory.host = kUnlimited;
+    if (may_choose_state(memory)) memory.wanted[BufferKind::optimizer_state] = TierChoice::host;
   }
   const auto set_device = [&](Bytes device) {
-    for (RunConfig& config : configs) config.memory.device = device;
+    for (ModelToPlan& model : models) model.request.memory.device = device;
   };
   Bytes turn = 0, staying = 0;
   std::map<std::size_t, std::set<std::int32_t>> brought;  // by stage
   for (std::size_t m = 0; m < models.size(); ++m) {
-    const Bytes alone = configs[m].memory.device = smallest_device_bytes(configs[m], *models[m].model);
+    PlanRequest& request = models[m].request;
+    const Bytes alone = request.memory.device = smallest_device_bytes(request, *models[m].model);
     Bytes most = 0, most_added = 0;
     std::size_t stage = 0;
-    for (const Plan& plan : make_plans(configs[m], *models[m].model, rates_)) {
+    for (const Plan& plan : make_plans(request, *models[m].model, rates_)) {
       const Program& program = plan.training.program;
       const Bytes bytes = staying_bytes(program);
       most = std::max(most, bytes);
@@ -75,7 +73,7 @@ std::optional<Bytes> JointPlanner::find_smallest_device() const {
     turn = std::max(turn, alone - most);
     staying += most_added;
   }
-  const Bytes given = models_.front().config->memory.device;
+  const Bytes given = models_.front().request.memory.device;
   Bytes device = std::max(turn + staying, given + kBufferAlignment);
   constexpr int kMostTries = 32;
   for (int tries = 0; tries < kMostTries;
@@ -94,7 +92,7 @@ void JointPlanner::refuse(const Hindrance& hindrance) const {
         "parallel.zero_stage: 2 or less");
   }
   const Shortage& shortage = hindrance.shortage;
-  const RunConfig::MemorySection& memory = models_.front().config->memory;
+  const MemoryRequest& memory = models_.front().request.memory;
   const auto lacks = [&](const std::string& what) {
     return BudgetError(what + "; give it more, or train fewer models at once");
   };
@@ -107,14 +105,14 @@ void JointPlanner::refuse(const Hindrance& hindrance) const {
     }
   }
   // If one of them has no room alone, that is what is wrong.
-  for (const JointModel& model : models_) make_plans(*model.config, *model.model, rates_);
+  for (const ModelToPlan& model : models_) make_plans(model.request, *model.model, rates_);
   if (shortage.host != kUnlimited) {
     throw lacks(fmt::format("memory.host: the state of {} models needs {}, more than {}", models_.size(),
                             format_bytes(shortage.host), format_bytes(*memory.host)));
   }
   if (shortage.nvme != kUnlimited) {
     throw lacks(fmt::format("memory.nvme.size: the state of {} models needs {} there, more than {}",
-                            models_.size(), format_bytes(shortage.nvme), format_bytes(memory.nvme_size)));
+                            models_.size(), format_bytes(shortage.nvme), format_bytes(*memory.nvme)));
   }
   throw lacks(fmt::format("memory.device: {} does not hold what {} models need at once",
                           format_bytes(memory.device), models_.size()));

@@ -40,8 +40,7 @@ void place_on_host(Program& program, Bytes budget) {
 }
 
 /// What fits the device, with what is beyond it on the host.
-std::optional<Program> fit_device(Program plain, const RunConfig::MemorySection& memory,
-                                  double kept_share = 1) {
+std::optional<Program> fit_device(Program plain, const MemoryRequest& memory, double kept_share = 1) {
   std::optional<Program> placed = fit(std::move(plain), kDevicePair, memory.device, kept_share);
   if (placed) place_on_host(*placed, memory.host.value_or(kUnlimited));
   return placed;
@@ -49,8 +48,8 @@ std::optional<Program> fit_device(Program plain, const RunConfig::MemorySection&
 
 /// A plain program, unchanged if values may leave the device; if there is no other tier they all stay, but
 /// for what can be gathered again.
-Program as_tiers_allow(Program plain, const RunConfig& config) {
-  return config.memory.host ? std::move(plain) : keep_resident(plain, kDevicePair, kUnlimited, 0);
+Program as_tiers_allow(Program plain, const MemoryRequest& memory) {
+  return memory.host ? std::move(plain) : keep_resident(plain, kDevicePair, kUnlimited, 0);
 }
 
 /// Orders in which an interlude may pass the model: the training's, and the one that keeps less. Samples are
@@ -62,14 +61,14 @@ std::vector<Order> orders_of(Interlude interlude, const Strategy& strategy) {
 
 /// Takes of each interlude's plain programs the first that fits, and of those with too little room on the
 /// host the one that needs least. False if the device has no room for any.
-bool place_interludes(PlainInterludes&& interludes, Placement& placement, const RunConfig& config) {
+bool place_interludes(PlainInterludes&& interludes, Placement& placement, const MemoryRequest& memory) {
   for (auto& [interlude, plain] : interludes) {
     std::optional<Program> best;
     for (Program& program : plain) {
-      std::optional<Program> candidate = fit_device(std::move(program), config.memory);
+      std::optional<Program> candidate = fit_device(std::move(program), memory);
       if (!candidate) continue;
       if (!best || peak_of(*candidate, Tier::host) < peak_of(*best, Tier::host)) best = std::move(candidate);
-      if (fits_host(*best, config)) break;
+      if (fits_host(*best, memory)) break;
     }
     if (!best) return false;
     placement.interludes[interlude] = std::move(*best);
@@ -77,22 +76,22 @@ bool place_interludes(PlainInterludes&& interludes, Placement& placement, const 
   return true;
 }
 
-/// The run file wants the state of no unit there.
-bool no_state_on_device(const RunConfig& config) {
+/// The state of no unit is wanted there.
+bool no_state_on_device(const MemoryRequest& memory) {
   const auto away = [](TierChoice choice) {
     return choice == TierChoice::host || choice == TierChoice::nvme;
   };
-  return away(config.memory.optimizer_state) || away(config.memory.parameters);
+  return away(memory.wanted[BufferKind::optimizer_state]) || away(memory.wanted[BufferKind::parameter]);
 }
 
 /// The last tier beyond the device, if these tiers lack room for as much.
-std::optional<Tier> tier_without_room(Bytes needed, const RunConfig& config, Shortage& shortage) {
-  if (!config.memory.host) return std::nullopt;
-  if (!config.memory.nvme_path.empty()) {
-    const bool lacks = lacks_drives(needed - *config.memory.host, config.memory, shortage);
+std::optional<Tier> tier_without_room(Bytes needed, const MemoryRequest& memory, Shortage& shortage) {
+  if (!memory.host) return std::nullopt;
+  if (memory.nvme) {
+    const bool lacks = lacks_drives(needed - *memory.host, memory, shortage);
     return lacks ? std::optional(Tier::nvme) : std::nullopt;
   }
-  if (needed <= *config.memory.host) return std::nullopt;
+  if (needed <= *memory.host) return std::nullopt;
   shortage.host = std::min(shortage.host, needed);
   return Tier::host;
 }
@@ -112,20 +111,20 @@ Bytes moved_by_drives(const Placement& placement) {
 /// `placement` shared out between host and nvme tier with updates right before the next forward passes;
 /// nothing if nobody waits for them elsewhere, or if it takes more: `shared` is how it is without that.
 std::optional<Placement> with_late_updates(const Model& model, const Placement& placement,
-                                           const Placement& shared, const RunConfig& config) {
+                                           const Placement& shared, const MemoryRequest& memory) {
   if (!placement.strategy.global_norm || placement.strategy.is_asynchronous() ||
       !reads_parameters(shared.training))
     return std::nullopt;
   Placement late = placement;
   late.strategy.updates_late = true;
-  Program plain = leanest_training(model, late.strategy, config);
-  if (near_bytes(plain, kDevicePair).smallest > config.memory.device) return std::nullopt;
-  std::optional<Program> training = fit_device(std::move(plain), config.memory);
+  Program plain = leanest_training(model, late.strategy, memory);
+  if (near_bytes(plain, kDevicePair).smallest > memory.device) return std::nullopt;
+  std::optional<Program> training = fit_device(std::move(plain), memory);
   if (!training) return std::nullopt;
   late.training = std::move(*training);
-  if (smallest_host_bytes(late, config) > *config.memory.host) return std::nullopt;
+  if (smallest_host_bytes(late, memory) > *memory.host) return std::nullopt;
   Shortage shortage;
-  std::optional<Placement> result = share_with_drives(late, config, shortage);
+  std::optional<Placement> result = share_with_drives(late, memory, shortage);
   constexpr Bytes kMore = 8;  // an eighth is less than forward passes can gain
   const Bytes before = moved_by_drives(shared);
   if (result && moved_by_drives(*result) > before + before / kMore) return std::nullopt;
@@ -180,48 +179,46 @@ Bytes bytes_beyond_device(const Program& program, Bytes kept_near) {
   return std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
 }
 
-PlainInterludes plain_interludes(const Model& model, const Strategy& strategy, const RunConfig& config) {
+PlainInterludes plain_interludes(const Model& model, const Strategy& strategy, const MemoryRequest& memory) {
   PlainInterludes interludes;
   for (const Interlude interlude : kInterludes) {
     if (!has(strategy, interlude)) continue;
     for (const Order order : orders_of(interlude, strategy)) {
       Strategy in_order = strategy;
       in_order.order = order;
-      interludes[interlude].push_back(as_tiers_allow(lower_interlude(interlude, model, in_order), config));
+      interludes[interlude].push_back(as_tiers_allow(lower_interlude(interlude, model, in_order), memory));
     }
   }
   return interludes;
 }
 
-std::optional<Placement> place_plain(Program training, PlainInterludes interludes, const RunConfig& config,
-                                     double kept_share, Shortage& shortage) {
-  if (near_bytes(training, kDevicePair).smallest > config.memory.device) return std::nullopt;
-  if (tier_without_room(bytes_beyond_device(training, config.memory.device), config, shortage))
-    return std::nullopt;
+std::optional<Placement> place_plain(Program training, PlainInterludes interludes,
+                                     const MemoryRequest& memory, double kept_share, Shortage& shortage) {
+  if (near_bytes(training, kDevicePair).smallest > memory.device) return std::nullopt;
+  if (tier_without_room(bytes_beyond_device(training, memory.device), memory, shortage)) return std::nullopt;
   Placement placement;
-  std::optional<Program> placed = fit_device(std::move(training), config.memory, kept_share);
+  std::optional<Program> placed = fit_device(std::move(training), memory, kept_share);
   if (!placed) return std::nullopt;
   placement.training = std::move(*placed);
-  if (!place_interludes(std::move(interludes), placement, config)) return std::nullopt;
-  if (!config.memory.host) return placement;
-  if (const Bytes needed = smallest_host_bytes(placement, config); needed > *config.memory.host) {
+  if (!place_interludes(std::move(interludes), placement, memory)) return std::nullopt;
+  if (!memory.host) return placement;
+  if (const Bytes needed = smallest_host_bytes(placement, memory); needed > *memory.host) {
     shortage.host = std::min(shortage.host, needed);
     return std::nullopt;
   }
-  return config.memory.nvme_path.empty() ? std::optional(std::move(placement))
-                                         : share_with_drives(placement, config, shortage);
+  return memory.nvme ? share_with_drives(placement, memory, shortage) : std::optional(std::move(placement));
 }
 
-Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config) {
-  return as_tiers_allow(lower_training(model, strategy), config);
+Program leanest_training(const Model& model, const Strategy& strategy, const MemoryRequest& memory) {
+  return as_tiers_allow(lower_training(model, strategy), memory);
 }
 
-Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config) {
+Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const MemoryRequest& memory) {
   const auto peak = [](Program program) {
     return peak_of(with_places(std::move(program), Tier::device), Tier::device);
   };
-  Bytes largest = peak(leanest_training(model, strategy, config));
-  for (auto& [interlude, programs] : plain_interludes(model, strategy, config)) {
+  Bytes largest = peak(leanest_training(model, strategy, memory));
+  for (auto& [interlude, programs] : plain_interludes(model, strategy, memory)) {
     Bytes smallest = kUnlimited;
     for (Program& program : programs) smallest = std::min(smallest, peak(std::move(program)));
     largest = std::max(largest, smallest);
@@ -229,15 +226,15 @@ Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const 
   return largest;
 }
 
-bool all_state_on_device(const RunConfig& config) {
-  return !config.memory.host || config.memory.optimizer_state == TierChoice::device;
+bool all_state_on_device(const MemoryRequest& memory) {
+  return !memory.host || memory.wanted[BufferKind::optimizer_state] == TierChoice::device;
 }
 
-bool may_choose_state(const RunConfig& config) {
-  return !all_state_on_device(config) && !no_state_on_device(config);
+bool may_choose_state(const MemoryRequest& memory) {
+  return !all_state_on_device(memory) && !no_state_on_device(memory);
 }
 
-PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunConfig& config,
+PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const MemoryRequest& memory,
                                                   Shortage& shortage) {
   Needs& needs = needs_[units];
   const auto exceeds_device = [&] {
@@ -245,8 +242,8 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
     return Attempt{.full = Tier::device};
   };
   const auto tier_that_lacks = [&]() -> std::optional<Tier> {
-    const std::optional<Tier> full = tier_without_room(needs.beyond_device, config, shortage);
-    if (full || !config.memory.host || needs.host <= *config.memory.host) return full;
+    const std::optional<Tier> full = tier_without_room(needs.beyond_device, memory, shortage);
+    if (full || !memory.host || needs.host <= *memory.host) return full;
     shortage.host = std::min(shortage.host, needs.host);
     return Tier::host;
   };
@@ -254,28 +251,27 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   if (const auto full = tier_that_lacks()) return {.full = full};
 
   Placement placement{with_device_state(strategy_, units, first_unit_), {}};
-  Program plain = leanest_training(*model_, placement.strategy, config);
-  if (near_bytes(plain, kDevicePair).smallest > config.memory.device) return exceeds_device();
-  needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(plain, config.memory.device));
+  Program plain = leanest_training(*model_, placement.strategy, memory);
+  if (near_bytes(plain, kDevicePair).smallest > memory.device) return exceeds_device();
+  needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(plain, memory.device));
   if (const auto full = tier_that_lacks()) return {.full = full};
 
-  std::optional<Program> training = fit_device(std::move(plain), config.memory);
+  std::optional<Program> training = fit_device(std::move(plain), memory);
   if (!training) return exceeds_device();
   placement.training = std::move(*training);
   needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(placement.training, 0));
   if (const auto full = tier_that_lacks()) return {.full = full};
 
-  if (!place_interludes(plain_interludes(*model_, placement.strategy, config), placement, config))
+  if (!place_interludes(plain_interludes(*model_, placement.strategy, memory), placement, memory))
     return exceeds_device();
-  if (!config.memory.host) return {.placement = std::move(placement)};
+  if (!memory.host) return {.placement = std::move(placement)};
   // What fits may be placed more loosely than it needs.
-  if (const Bytes host = smallest_host_bytes(placement, config); host > *config.memory.host)
-    needs.host = host;
+  if (const Bytes host = smallest_host_bytes(placement, memory); host > *memory.host) needs.host = host;
   if (const auto full = tier_that_lacks()) return {.full = full};
-  if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
-  std::optional<Placement> shared = share_with_drives(placement, config, shortage);
+  if (!memory.nvme) return {.placement = std::move(placement)};
+  std::optional<Placement> shared = share_with_drives(placement, memory, shortage);
   if (!shared) return {.full = Tier::nvme};
-  std::optional<Placement> late = with_late_updates(*model_, placement, *shared, config);
+  std::optional<Placement> late = with_late_updates(*model_, placement, *shared, memory);
   return {.placement = late ? std::move(late) : std::move(shared)};
 }
 
@@ -298,16 +294,16 @@ const std::vector<PlacementSearch::UnitsWithRoom>& PlacementSearch::units_with_r
   return units_with_room_;
 }
 
-std::optional<Placement> PlacementSearch::find(const RunConfig& config, Shortage& shortage) {
+std::optional<Placement> PlacementSearch::find(const MemoryRequest& memory, Shortage& shortage) {
   const std::size_t units = model_->units.size();
-  const auto with_units = [&](std::size_t count) { return attempt(count, config, shortage); };
-  if (all_state_on_device(config)) return with_units(units).placement;
-  if (no_state_on_device(config)) return with_units(0).placement;
+  const auto with_units = [&](std::size_t count) { return attempt(count, memory, shortage); };
+  if (all_state_on_device(memory)) return with_units(units).placement;
+  if (no_state_on_device(memory)) return with_units(0).placement;
   std::size_t on_device = 0;
   Attempt tried;
   std::optional<Placement> found;
   StepCost found_cost;
-  for (const auto& [most, cost] : units_with_room(config.memory.device)) {
+  for (const auto& [most, cost] : units_with_room(memory.device)) {
     if (found && !is_cheaper(cost, found_cost)) break;  // placing it can only add to it
     on_device = most;
     tried = with_units(on_device);
@@ -329,9 +325,9 @@ std::optional<Placement> PlacementSearch::find(const RunConfig& config, Shortage
   return found;
 }
 
-std::optional<Placement> PlacementSearch::find_with(std::size_t units, const RunConfig& config) {
+std::optional<Placement> PlacementSearch::find_with(std::size_t units, const MemoryRequest& memory) {
   Shortage unused;
-  return attempt(units, config, unused).placement;
+  return attempt(units, memory, unused).placement;
 }
 
 std::optional<PlacementSearch> PlacementSearch::above_first() const {
@@ -341,9 +337,9 @@ std::optional<PlacementSearch> PlacementSearch::above_first() const {
 }
 
 std::optional<TimedPlacement> PlacementSearch::with_more_state(const Placement& found,
-                                                               const RunConfig& config,
+                                                               const MemoryRequest& memory,
                                                                const Seconds& seconds_of, std::size_t tries) {
-  if (!may_choose_state(config)) return std::nullopt;
+  if (!may_choose_state(memory)) return std::nullopt;
   const bool goes_on = first_unit_ == 0 || found.strategy.state.front() != Tier::device;
   std::size_t first = 1, last = 0;
   for (std::size_t u = first_unit_; u < strategy_.state.size(); ++u) {
@@ -351,7 +347,7 @@ std::optional<TimedPlacement> PlacementSearch::with_more_state(const Placement& 
     last = u + 1 - first_unit_;
     if (goes_on && found.strategy.state[u] == Tier::device) first = last + 1;
   }
-  const auto place = [&](std::size_t count) { return find_with(count, config); };
+  const auto place = [&](std::size_t count) { return find_with(count, memory); };
   return shortest_by_thirds(first, last, tries, place, seconds_of);
 }
 

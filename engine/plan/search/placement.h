@@ -11,6 +11,7 @@
 
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/program/program.h"
+#include "engine/plan/search/plan_request.h"
 #include "engine/plan/search/rates.h"
 #include "engine/plan/search/step_cost.h"
 
@@ -63,11 +64,11 @@ class PlacementSearch {
   /// further copies for it. Fewer do if all parameters then stay gathered and a step takes less by the rates,
   /// the traffic of drives included. More do if the tiers beyond the device do not hold the rest. Nothing if
   /// no number fits. REQUIRES: calls differ in the budgets of host and nvme only.
-  std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
+  std::optional<Placement> find(const MemoryRequest& memory, Shortage& shortage);
 
   /// Places the program with the state of `units` units on the device. Nothing if a tier has no room for the
   /// rest.
-  std::optional<Placement> find_with(std::size_t units, const RunConfig& config);
+  std::optional<Placement> find_with(std::size_t units, const MemoryRequest& memory);
 
   /// The same with state on the device from the second unit up; nothing if the first is not larger. Where
   /// there is no room for it, or little besides, that of others may do more.
@@ -75,8 +76,8 @@ class PlacementSearch {
 
   /// The placement of the shortest step that keeps the state of more units on the device than `found` does. A
   /// step may wait for an update on the host, while further copies run under computing. Looks at about
-  /// `tries` numbers of units. Nothing if none of them fits, or if the run file wants state elsewhere.
-  std::optional<TimedPlacement> with_more_state(const Placement& found, const RunConfig& config,
+  /// `tries` numbers of units. Nothing if none of them fits, or if state is wanted elsewhere.
+  std::optional<TimedPlacement> with_more_state(const Placement& found, const MemoryRequest& memory,
                                                 const Seconds& seconds_of, std::size_t tries);
 
  private:
@@ -92,7 +93,7 @@ class PlacementSearch {
   };
 
   /// Tries it with the state of `units` units on the device.
-  Attempt attempt(std::size_t units, const RunConfig& config, Shortage& shortage);
+  Attempt attempt(std::size_t units, const MemoryRequest& memory, Shortage& shortage);
   /// A number of units whose state the device has room for, and the cost if it is placed at no more.
   struct UnitsWithRoom {
     std::size_t units;
@@ -113,22 +114,22 @@ class PlacementSearch {
 /// room, and `shortage` then says how much is missing. What stays on the device from use to use takes at most
 /// `kept_share` of it, if that is enough; the rest is for what is fetched ahead. Of an interlude's programs
 /// the first with room is taken.
-std::optional<Placement> place_plain(Program training, PlainInterludes interludes, const RunConfig& config,
-                                     double kept_share, Shortage& shortage);
+std::optional<Placement> place_plain(Program training, PlainInterludes interludes,
+                                     const MemoryRequest& memory, double kept_share, Shortage& shortage);
 
-PlainInterludes plain_interludes(const Model& model, const Strategy& strategy, const RunConfig& config);
+PlainInterludes plain_interludes(const Model& model, const Strategy& strategy, const MemoryRequest& memory);
 
-/// The training program in the form that needs least device memory with the tiers that the run file gives.
-Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config);
+/// The training program in the form that needs least device memory with the tiers that there are.
+Program leanest_training(const Model& model, const Strategy& strategy, const MemoryRequest& memory);
 
 /// The least device memory that `strategy` runs in, interludes included, whatever the tiers beyond hold.
-Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config);
+Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const MemoryRequest& memory);
 
-/// There is no other place for it, or the run file wants it there.
-bool all_state_on_device(const RunConfig& config);
+/// There is no other place for it, or it is wanted there.
+bool all_state_on_device(const MemoryRequest& memory);
 
-/// The run file leaves it to the planner which units keep their state on the device.
-bool may_choose_state(const RunConfig& config);
+/// The planner chooses which units keep their state on the device.
+bool may_choose_state(const MemoryRequest& memory);
 
 /// What tiers beyond the device hold at once of a program at least, however it is placed. `kept_near` bytes
 /// of what it does not keep from step to step may stay on the device instead.

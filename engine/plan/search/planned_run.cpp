@@ -20,30 +20,26 @@ double serial_seconds(const Program& program, const MachineRates& rates) {
   return seconds;
 }
 
-std::int64_t tokens_of(const RunConfig& config) {
-  return config.train.batch * config.data.sequence_length;
-}
-
-PlannedRun run_of(const JointModel& model, std::vector<Plan> stages, const MachineRates& rates) {
+PlannedRun run_of(const ModelToPlan& model, std::vector<Plan> stages, const MachineRates& rates) {
   PlannedRun run;
-  run.tokens = tokens_of(*model.config);
+  run.tokens = model.request.strategy.tokens();
   run.stages = std::move(stages);
   run.ranks = ranks_of(run.stages);
-  run.step = estimate_step(run.ranks, run.stages, {}, model.config->plan.lanes, rates);
+  run.step = estimate_step(run.ranks, run.stages, {}, model.request.lanes, rates);
   return run;
 }
 
-PlannedRun plan_several(const std::vector<JointModel>& models, const MachineRates& rates) {
+PlannedRun plan_several(const std::vector<ModelToPlan>& models, const MachineRates& rates) {
   PlannedRun run;
   std::vector<std::int64_t> steps;
-  for (const JointModel& model : models) {
-    run.tokens += tokens_of(*model.config);
-    steps.push_back(model.config->train.steps);
+  for (const ModelToPlan& model : models) {
+    run.tokens += model.request.strategy.tokens();
+    steps.push_back(model.steps);
   }
   JointPlanner planner(models, rates);
   run.joint_plans = planner.plan(steps);
   run.ranks = planner.ranks_of(run.joint_plans);
-  run.step = estimate_step(run.ranks, {}, run.joint_plans, models.front().config->plan.lanes, rates);
+  run.step = estimate_step(run.ranks, {}, run.joint_plans, models.front().request.lanes, rates);
   return run;
 }
 
@@ -76,18 +72,18 @@ EnumArray<Tier, Bytes> PlannedRun::peaks() const {
   return peaks;
 }
 
-PlannedRun plan_run(const std::vector<JointModel>& models, bool is_several, const MachineRates& rates) {
+PlannedRun plan_run(const std::vector<ModelToPlan>& models, bool is_several, const MachineRates& rates) {
   if (is_several) return plan_several(models, rates);
-  return run_of(models.front(), make_plans(*models.front().config, *models.front().model, rates), rates);
+  return run_of(models.front(), make_plans(models.front().request, *models.front().model, rates), rates);
 }
 
-std::optional<PlannedRun> find_run(const std::vector<JointModel>& models, bool is_several,
+std::optional<PlannedRun> find_run(const std::vector<ModelToPlan>& models, bool is_several,
                                    const MachineRates& rates) {
   try {
     if (is_several) return plan_several(models, rates);
-    const JointModel& model = models.front();
-    std::vector<CheapestSearch> searches = searches_of(*model.config, *model.model, rates);
-    std::optional<std::vector<Plan>> plans = find_plans(*model.config, *model.model, searches);
+    const ModelToPlan& model = models.front();
+    std::vector<CheapestSearch> searches = searches_of(model.request, *model.model, rates);
+    std::optional<std::vector<Plan>> plans = find_plans(model.request, *model.model, searches);
     if (!plans) return std::nullopt;
     return run_of(model, std::move(*plans), rates);
   } catch (const ConfigError&) {  // several models do not fit, or choices do not go together

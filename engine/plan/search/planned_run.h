@@ -53,12 +53,12 @@ struct PlannedRun {
   EnumArray<Tier, Bytes> peaks() const;
 };
 
-/// Plans it as its commands do: `is_several` run files have their models merged, if only one. Throws
+/// Plans it as its commands do: the models of an `is_several` run are merged, if only one. Throws
 /// ConfigError if the budgets do not hold it. REQUIRES: there is a model.
-PlannedRun plan_run(const std::vector<JointModel>& models, bool is_several, const MachineRates& rates);
+PlannedRun plan_run(const std::vector<ModelToPlan>& models, bool is_several, const MachineRates& rates);
 
-/// The same without words: nothing if there is no plan. REQUIRES: check_size() lets each model through.
-std::optional<PlannedRun> find_run(const std::vector<JointModel>& models, bool is_several,
+/// The same without words: nothing if there is no plan.
+std::optional<PlannedRun> find_run(const std::vector<ModelToPlan>& models, bool is_several,
                                    const MachineRates& rates);
 
 }  // namespace strata

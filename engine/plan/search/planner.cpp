@@ -9,7 +9,6 @@
 #include "engine/plan/search/find_plans.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
-#include "engine/plan/search/size_limit.h"
 
 namespace strata {
 
@@ -23,15 +22,10 @@ Bytes Plan::arena_bytes(Tier tier) const {
   return strata::arena_bytes(training, interludes, tier);
 }
 
-Plan make_plan(const RunConfig& config, const Model& model) {
-  return make_plan(config, model, planning_rates(config));
-}
-
-std::vector<Plan> make_plans(const RunConfig& config, const Model& model, const MachineRates& rates) {
-  check_size(config, model);
-  std::vector<CheapestSearch> searches = searches_of(config, model, rates);
-  std::optional<std::vector<Plan>> plans = find_plans(config, model, searches);
-  if (!plans) throw budget_error(config, model, rates, std::move(searches));
+std::vector<Plan> make_plans(const PlanRequest& request, const Model& model, const MachineRates& rates) {
+  std::vector<CheapestSearch> searches = searches_of(request, model, rates);
+  std::optional<std::vector<Plan>> plans = find_plans(request, model, searches);
+  if (!plans) throw budget_error(request, model, rates, std::move(searches));
   return std::move(*plans);
 }
 
@@ -45,8 +39,8 @@ std::vector<RankProgram> ranks_of(const std::vector<Plan>& plans) {
   return ranks;
 }
 
-Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
-  return std::move(make_plans(config, model, rates).front());
+Plan make_plan(const PlanRequest& request, const Model& model, const MachineRates& rates) {
+  return std::move(make_plans(request, model, rates).front());
 }
 
 }  // namespace strata

@@ -1,6 +1,6 @@
-// The planner: run file and model in, complete plan out. From the budgets alone it chooses what the run file
-// leaves open: order, which units' state lives on the device, what stays resident, and what goes to the nvme
-// tier. Nothing here needs a device or memory of the model's size.
+// The planner: a request and a model in, a complete plan out. From the budgets alone it chooses what the
+// request leaves open: order, which units' state lives on the device, what stays resident, and what goes to
+// the nvme tier. Nothing here needs a device or memory of the model's size.
 #pragma once
 
 #include <memory>
@@ -16,6 +16,7 @@
 #include "engine/plan/program/program.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/program/traffic.h"
+#include "engine/plan/search/plan_request.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
@@ -68,16 +69,13 @@ struct Plan {
 /// Throws ConfigError if the budgets cannot hold the run, naming what does not fit and the smallest budget
 /// that would.
 ///
-/// A pure function of its arguments: ranks that give the same get the same. Of `config` it reads neither
-/// threads nor plan.machine, which `rates` stand for.
+/// A pure function of its arguments: ranks that give the same get the same.
 ///
 /// A plan for each stage of the pipeline, which all ranks of the stage run.
-std::vector<Plan> make_plans(const RunConfig& config, const Model& model, const MachineRates& rates);
+std::vector<Plan> make_plans(const PlanRequest& request, const Model& model, const MachineRates& rates);
 /// The first rank of each stage, with what it does. REQUIRES: the plans outlive what is returned.
 std::vector<RankProgram> ranks_of(const std::vector<Plan>& plans);
 /// The first stage's: of a run without a pipeline the only one.
-Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates);
-/// For a run of one rank: by planning_rates(config), those of this machine.
-Plan make_plan(const RunConfig& config, const Model& model);
+Plan make_plan(const PlanRequest& request, const Model& model, const MachineRates& rates);
 
 }  // namespace strata

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "engine/config/run_config.h"
 #include "engine/plan/search/kernel_times.h"
 #include "engine/plan/search/rank_links.h"
 
@@ -49,23 +48,12 @@ nlohmann::json profile_json(const MachineRates& rates);
 /// Rates of drives may be missing. Throws nlohmann's exception if another rate is missing.
 MachineRates rates_from_profile(const nlohmann::json& json);
 
+/// The rates of a profile's document (machine_document.h). Throws ConfigError that names `path` if it is
+/// none.
+MachineRates checked_rates(const nlohmann::json& profile, const std::string& path);
+
 /// The profile that profile_json() gives. Throws ConfigError that names `path` if `text` is none.
 MachineRates parse_profile(std::string_view text, const std::string& path);
-
-/// Rates to compare plans by. They are those of the profile that the run file names (plan.machine), else
-/// nominal ones, so that a plan does not depend on how busy the machine is. Only their ratios matter.
-/// - CPU: 400 GFLOP/s per core in bf16, 200 in fp32, copies at 8 GB/s per core. device.flops and device.link
-/// count
-///   if they are slower.
-/// - CUDA: an H100's 600 TFLOP/s in 16 bits, 50 in fp32, 900 overall with fp8, copies at 50 GB/s each way.
-/// With
-///   fp8, products are twice as fast, but attention, the head and rounding are not.
-/// - Drives: 6 GB/s of reading and 4 of writing, or memory.nvme.limit.
-/// Throws ConfigError if the profile cannot be read, or if the run uses drives whose rates it lacks.
-MachineRates planning_rates(const RunConfig& config);
-
-/// Whose rates planning_rates() takes without a profile: "an NVIDIA H100", "a CPU of 8 cores".
-std::string nominal_device(const RunConfig& config);
 
 /// Seconds of a step by given rates. Exchanges between ranks take `exchanging` seconds. If the cores copy,
 /// their copies, exchanges and computing add up. A limited link can take longer than all of these.

@@ -50,7 +50,7 @@ MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& stages, 
 }
 
 MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& plans,
-                           const std::vector<JointModel>& models, double seconds) {
+                           const std::vector<ModelToPlan>& models, double seconds) {
   if (seconds <= 0) return rates;
   for (const JointPlan& plan : plans) raise(rates, round_needs(plan, rates), seconds);
   raise_all(rates, certify(plans, models, rates).seconds, seconds);

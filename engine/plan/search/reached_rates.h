@@ -19,6 +19,6 @@ MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& stages, 
                            double seconds);
 /// `rates` of a machine that did a round of these plans, by stage set, in `seconds`.
 MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& plans,
-                           const std::vector<JointModel>& models, double seconds);
+                           const std::vector<ModelToPlan>& models, double seconds);
 
 }  // namespace strata

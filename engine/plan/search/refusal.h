@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/config/run_config.h"
 #include "engine/model/model.h"
 #include "engine/plan/search/search.h"
 
 namespace strata {
 
-/// Larger budgets with which a run is planned; nothing: the run file's is enough. They are the smallest: the
+/// Larger budgets with which a run is planned; nothing: what there is is enough. They are the smallest: the
 /// device's first, then what the host needs beside it, then the drives.
 struct NeededBudgets {
   std::optional<Bytes> device = {}, host = {}, nvme = {};
@@ -27,13 +26,13 @@ struct BudgetError : ConfigError {
 };
 
 /// Names the budget that is too small and the smallest that works. With that budget the run is planned, and
-/// with a smaller one it is not. REQUIRES: `searches` are those of `config` for each stage of the pipeline,
+/// with a smaller one it is not. REQUIRES: `searches` are those of `request` for each stage of the pipeline,
 /// and one of them finds nothing.
-BudgetError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
+BudgetError budget_error(const PlanRequest& request, const Model& model, const MachineRates& rates,
                          std::vector<CheapestSearch> searches);
 
 /// By stage.
-std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& model,
+std::vector<CheapestSearch> searches_of(const PlanRequest& request, const Model& model,
                                         const MachineRates& rates);
 
 }  // namespace strata

@@ -75,12 +75,6 @@ class Savings {
   std::size_t most_ = 0, units_ = 0;
 };
 
-std::vector<Order> orders_to_try(const RunConfig& config) {
-  if (config.plan.order) return {*config.plan.order};
-  if (config.parallel.pipeline > 1) return {Order::layer_major};  // its schedule is the order
-  return {Order::layer_major, Order::microbatch_major};
-}
-
 /// An order and what is saved, and what they would cost.
 struct Choice {
   Strategy strategy;
@@ -134,28 +128,28 @@ std::vector<std::size_t> numbers_between(std::size_t low, std::size_t high, std:
 }
 
 /// What neither device nor host has room for is written to drives and read in each step.
-double least_drive_seconds(const Program& plain, const RunConfig& config, const MachineRates& rates) {
-  const RunConfig::MemorySection& memory = config.memory;
-  if (memory.nvme_path.empty() || !memory.host) return 0;
+double least_drive_seconds(const Program& plain, const MemoryRequest& memory, const MachineRates& rates) {
+  if (!memory.nvme || !memory.host) return 0;
   const Bytes beyond = std::max<Bytes>(0, bytes_beyond_device(plain, memory.device) - *memory.host);
   return nvme_seconds(rates, beyond, beyond);
 }
 
-/// All that the run file leaves open, the cheapest first; of equally cheap ones the smallest.
-std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config,
+/// All that the request leaves open, the cheapest first; of equally cheap ones the smallest.
+std::vector<Choice> choices(const Model& model, const Strategy& base, const PlanRequest& request,
                             const MachineRates& rates) {
-  const Bytes budget = config.memory.device;
+  const MemoryRequest& memory = request.memory;
+  const Bytes budget = memory.device;
   std::vector<Choice> result;
   const auto cost_with = [&](const Strategy& strategy) {
-    const Program plain = leanest_training(model, strategy, config);
+    const Program plain = leanest_training(model, strategy, memory);
     std::optional<StepCost> cost = step_cost(plain, budget, rates);
-    if (cost) cost->seconds = std::max(cost->seconds, least_drive_seconds(plain, config, rates));
+    if (cost) cost->seconds = std::max(cost->seconds, least_drive_seconds(plain, memory, rates));
     return cost;
   };
   // With state where a step is shorter: all on the host, or all on the device, if it has room for that.
   const auto cost_of = [&](const Strategy& strategy) {
     std::optional<StepCost> cost = cost_with(strategy);
-    if (!cost || !may_choose_state(config)) return cost;
+    if (!cost || !may_choose_state(memory)) return cost;
     const std::optional<StepCost> near = cost_with(with_device_state(strategy, model.units.size()));
     return near && is_cheaper(*near, *cost) ? near : cost;
   };
@@ -169,10 +163,10 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
     });
   };
   const Savings savings(model, base);
-  for (const Order order : orders_to_try(config)) {
+  for (const Order order : request.orders) {
     Strategy strategy = base;
     strategy.order = order;
-    if (config.train.recompute != Recompute::automatic) {
+    if (!request.chooses_saved) {
       consider(strategy);
       continue;
     }
@@ -220,17 +214,17 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
 }
 
 /// If all state must be on the device, room for it is what choices compete for.
-Strategy base_strategy(const RunConfig& config, const Model& model, std::int32_t stage) {
-  return with_device_state(make_strategy(config, model, stage),
-                           all_state_on_device(config) ? model.units.size() : 0);
+Strategy base_strategy(const PlanRequest& request, const Model& model, std::int32_t stage) {
+  return with_device_state(request.strategy_of(stage),
+                           all_state_on_device(request.memory) ? model.units.size() : 0);
 }
 
 }  // namespace
 
-CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates,
+CheapestSearch::CheapestSearch(const PlanRequest& request, const Model& model, const MachineRates& rates,
                                std::int32_t stage)
-    : model_(&model), rates_(rates), stage_(stage) {
-  for (Choice& choice : choices(model, base_strategy(config, model, stage), config, rates))
+    : model_(&model), rates_(rates), request_(request), stage_(stage) {
+  for (Choice& choice : choices(model, base_strategy(request, model, stage), request, rates))
     candidates_.push_back({choice.cost.seconds, choice.cost.computing,
                            PlacementSearch(model, std::move(choice.strategy), rates)});
 }
@@ -240,21 +234,22 @@ double CheapestSearch::seconds_of(const Program& placed) const {
                   simulated_seconds(placed, find_dependencies(placed), rates_));
 }
 
-std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
-  std::optional<TimedPlacement> found = find_timed(config, shortage, kAny);
+std::optional<Placement> CheapestSearch::find(const MemoryRequest& memory, Shortage& shortage) {
+  std::optional<TimedPlacement> found = find_timed(memory, shortage, kAny);
   if (!found) return std::nullopt;
   return std::move(found->placement);
 }
 
-double CheapestSearch::least_seconds(const RunConfig& config, const Strategy& strategy) const {
+double CheapestSearch::least_seconds(const MemoryRequest& memory, const Strategy& strategy) const {
   if (strategy.mesh.ranks() > 1) return least_pass_seconds(*model_, strategy, rates_);
-  return certify(facts_of(*model_, strategy, rates_), budgets_of(config.memory), rates_).seconds;
+  return certify(facts_of(*model_, strategy, rates_), memory.budgets(), rates_).seconds;
 }
 
-std::optional<Placement> CheapestSearch::find_with_less(const RunConfig& config, Shortage& shortage) {
-  std::optional<TimedPlacement> best = find_timed(config, shortage, kAny);
+std::optional<Placement> CheapestSearch::find_with_less(const MemoryRequest& memory, Shortage& shortage) {
+  std::optional<TimedPlacement> best = find_timed(memory, shortage, kAny);
   if (!best) return std::nullopt;
-  RunConfig less = config;
+  PlanRequest less = request_;
+  less.memory = memory;
   Bytes& device = less.memory.device;
   // Budgets that hold the plan anyway find it again.
   const Bytes held = std::max<Bytes>(peak_of(best->placement.training, Tier::device), 9);
@@ -262,17 +257,17 @@ std::optional<Placement> CheapestSearch::find_with_less(const RunConfig& config,
   constexpr std::size_t kMostSmaller = 3;
   std::size_t tries = std::min(tries_of(best->placement), kMostSmaller);
   for (; tries > 0; --tries, device = smaller(device)) {
-    if (least_seconds(less, best->placement.strategy) >= kGain * best->seconds) break;
+    if (least_seconds(less.memory, best->placement.strategy) >= kGain * best->seconds) break;
     CheapestSearch search(less, *model_, rates_, stage_);
     if (search.candidates_.empty()) break;
     Shortage unused;
-    std::optional<TimedPlacement> found = search.find_timed(less, unused, best->seconds);
+    std::optional<TimedPlacement> found = search.find_timed(less.memory, unused, best->seconds);
     if (found && found->seconds < best->seconds) best = std::move(found);
   }
   return std::move(best->placement);
 }
 
-std::optional<TimedPlacement> CheapestSearch::find_timed(const RunConfig& config, Shortage& shortage,
+std::optional<TimedPlacement> CheapestSearch::find_timed(const MemoryRequest& memory, Shortage& shortage,
                                                          double longest) {
   const auto seconds = [&](const Program& program) { return seconds_of(program); };
   std::map<Order, TimedPlacement> found_of;
@@ -284,14 +279,14 @@ std::optional<TimedPlacement> CheapestSearch::find_timed(const RunConfig& config
     if (best && placed >= choices_to_place(best->placement.training.instructions.size()) &&
         best->seconds <= kPoor * candidate.seconds)
       break;
-    std::optional<Placement> placement = candidate.places.find(config, shortage);
+    std::optional<Placement> placement = candidate.places.find(memory, shortage);
     if (!placement) continue;
     ++placed;
     TimedPlacement found = {std::move(*placement), 0};
     found.seconds = seconds_of(found.placement.training);
     const auto try_more = [&](PlacementSearch& places) {
       std::optional<TimedPlacement> more =
-          places.with_more_state(found.placement, config, seconds, tries_of(found.placement));
+          places.with_more_state(found.placement, memory, seconds, tries_of(found.placement));
       if (more && more->seconds < kGain * found.seconds) found = std::move(*more);
     };
     try_more(candidate.places);
@@ -305,20 +300,20 @@ std::optional<TimedPlacement> CheapestSearch::find_timed(const RunConfig& config
     if (is_best) best = &kept;
   }
   if (!best) return std::nullopt;
-  if (config.train.recompute == Recompute::automatic) {
+  if (request_.chooses_saved) {
     // Orders that are close to one another before may not be with other numbers.
     const double longest = kPoor * best->seconds;
-    save_other_numbers(*best, config);
+    save_other_numbers(*best, memory);
     for (auto& [order, found] : found_of) {
       if (&found == best || found.seconds > longest) continue;
-      save_other_numbers(found, config);
+      save_other_numbers(found, memory);
       if (found.seconds < kGain * best->seconds) best = &found;
     }
   }
   return std::move(*best);
 }
 
-void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& config) const {
+void CheapestSearch::save_other_numbers(TimedPlacement& best, const MemoryRequest& memory) const {
   Strategy strategy = best.placement.strategy;
   strategy.updates_late = false;  // placing decides about that
   const Savings savings(*model_, strategy);
@@ -326,7 +321,7 @@ void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& c
   const std::size_t first_unit = on_device > 0 && strategy.state.front() != Tier::device ? 1 : 0;
   const auto place = [&](std::size_t number) {
     PlacementSearch places(*model_, savings.evenly(strategy, number), rates_, first_unit);
-    return places.find_with(on_device, config);
+    return places.find_with(on_device, memory);
   };
   std::optional<TimedPlacement> other =
       shortest_by_thirds(0, savings.most(), tries_of(best.placement), place,
@@ -336,19 +331,19 @@ void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& c
 
 namespace {
 
-Bytes smallest_of_stage(const RunConfig& config, const Model& model, std::int32_t stage) {
+Bytes smallest_of_stage(const PlanRequest& request, const Model& model, std::int32_t stage) {
   Bytes smallest = kUnlimited;
   const auto consider = [&](const Strategy& undelayed) {
     with_and_without_delay(undelayed, [&](const Strategy& strategy) {
-      smallest = std::min(smallest, smallest_device_bytes(model, strategy, config));
+      smallest = std::min(smallest, smallest_device_bytes(model, strategy, request.memory));
     });
   };
-  Strategy strategy = base_strategy(config, model, stage);
+  Strategy strategy = base_strategy(request, model, stage);
   const Savings savings(model, strategy);
-  for (const Order order : orders_to_try(config)) {
+  for (const Order order : request.orders) {
     strategy.order = order;
     consider(strategy);
-    if (config.train.recompute != Recompute::automatic) continue;
+    if (!request.chooses_saved) continue;
     for (std::size_t level = 1; level <= savings.levels(); ++level) consider(savings.all_at(strategy, level));
   }
   return smallest;
@@ -356,10 +351,10 @@ Bytes smallest_of_stage(const RunConfig& config, const Model& model, std::int32_
 
 }  // namespace
 
-Bytes smallest_device_bytes(const RunConfig& config, const Model& model) {
+Bytes smallest_device_bytes(const PlanRequest& request, const Model& model) {
   Bytes smallest = 0;
-  for (std::int32_t stage = 0; stage < config.parallel.pipeline; ++stage)
-    smallest = std::max(smallest, smallest_of_stage(config, model, stage));
+  for (std::int32_t stage = 0; stage < request.stages(); ++stage)
+    smallest = std::max(smallest, smallest_of_stage(request, model, stage));
   return smallest;
 }
 

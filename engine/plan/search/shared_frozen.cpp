@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "base/resolved_path.h"
 #include "engine/config/words.h"
 
 namespace strata {
@@ -19,13 +18,14 @@ std::string text_of(const std::vector<Stretch>& stretches) {
 
 /// What the unit's frozen values depend on besides their buffer's type, as text; empty if it has none, or
 /// none from a folder.
-std::string source_of(const JointModel& model, const Mesh& mesh, const Unit& unit) {
-  const std::string& folder = model.config->model.path;
-  if (folder.empty() || unit.frozen_elements == 0) return {};
+std::string source_of(const ModelToPlan& model, const Unit& unit) {
+  if (model.weights.empty() || unit.frozen_elements == 0) return {};
+  const Strategy& strategy = model.request.strategy;
+  const Mesh& mesh = strategy.mesh;
   std::string text =
-      fmt::format("{}\n{} {} {} {} {} {} {} {} {}\n", resolved(folder).string(), mesh.replicate, mesh.shard,
+      fmt::format("{}\n{} {} {} {} {} {} {} {} {}\n", model.weights, mesh.replicate, mesh.shard,
                   mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements,
-                  word_of(model.config->memory.frozen_as), name_of(model.config->precision()));
+                  word_of(strategy.packed.frozen), name_of(strategy.precision));
   for (const TensorSpec& tensor : unit.tensors) {
     if (tensor.flat != Flat::frozen) continue;
     text += fmt::format("{} {} {} {},{},{}\n", tensor.hf_name, tensor.offset, tensor.elements,
@@ -36,8 +36,7 @@ std::string source_of(const JointModel& model, const Mesh& mesh, const Unit& uni
 
 }  // namespace
 
-std::vector<std::vector<std::int32_t>> find_shared_frozen(std::span<const JointModel> models,
-                                                          std::span<const Mesh> meshes) {
+std::vector<std::vector<std::int32_t>> find_shared_frozen(std::span<const ModelToPlan> models) {
   struct Source {
     std::int32_t number = -1, units = 0;
   };
@@ -45,7 +44,7 @@ std::vector<std::vector<std::int32_t>> find_shared_frozen(std::span<const JointM
   std::vector<std::vector<Source*>> found(models.size());
   for (std::size_t m = 0; m < models.size(); ++m) {
     for (const Unit& unit : models[m].model->units) {
-      const std::string text = source_of(models[m], meshes[m], unit);
+      const std::string text = source_of(models[m], unit);
       found[m].push_back(text.empty() ? nullptr : &sources[text]);
       if (Source* source = found[m].back()) ++source->units;
     }

@@ -6,14 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "engine/plan/lower/strategy.h"
-#include "engine/plan/search/joint_model.h"
+#include "engine/plan/search/model_to_plan.h"
 
 namespace strata {
 
 /// By model and unit: a number that the units of several models have whose frozen values begin as the same,
-/// cut alike over the same mesh, or -1. `meshes` are the models'.
-std::vector<std::vector<std::int32_t>> find_shared_frozen(std::span<const JointModel> models,
-                                                          std::span<const Mesh> meshes);
+/// cut alike over the same mesh, or -1.
+std::vector<std::vector<std::int32_t>> find_shared_frozen(std::span<const ModelToPlan> models);
 
 }  // namespace strata

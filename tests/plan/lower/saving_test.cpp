@@ -54,9 +54,10 @@ bool when_saving(const Instruction& instruction) {
 
 /// All the optimizer's state on the nvme tier.
 Program with_spilled_state(const Program& program) {
-  RunConfig::MemorySection memory;
-  memory.parameters = memory.gradients = memory.activations = TierChoice::host;
-  return spill(program, find_spill_order(program, memory).buffers);
+  TierChoices wanted;
+  wanted[BufferKind::parameter] = wanted[BufferKind::gradient] = wanted[BufferKind::activation] =
+      TierChoice::host;
+  return spill(program, find_spill_order(program, wanted).buffers);
 }
 
 Program on_device(const Program& plain) {

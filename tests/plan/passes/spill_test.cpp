@@ -82,10 +82,10 @@ TEST(Spill, TakesTheOptimizersStateOfTheTopUnitFirstAndParametersLast) {
 
 TEST(Spill, FollowsTheRunFile) {
   const Program program = on_device({});
-  RunConfig::MemorySection memory;
-  memory.gradients = TierChoice::nvme;
-  memory.optimizer_state = TierChoice::host;
-  const SpillOrder order = find_spill_order(program, memory);
+  TierChoices wanted;
+  wanted[BufferKind::gradient] = TierChoice::nvme;
+  wanted[BufferKind::optimizer_state] = TierChoice::host;
+  const SpillOrder order = find_spill_order(program, wanted);
   for (std::size_t i = 0; i < order.buffers.size(); ++i) {
     const BufferKind kind = program.buffer(order.buffers[i]).kind;
     EXPECT_EQ(kind == BufferKind::gradient, i < order.forced);
@@ -96,9 +96,10 @@ TEST(Spill, FollowsTheRunFile) {
 
 TEST(Spill, MovesTheStateOfTheOptimizerOnceEachWay) {
   const Program program = on_device({});
-  RunConfig::MemorySection memory;
-  memory.parameters = memory.gradients = memory.activations = TierChoice::host;
-  const SpillOrder order = find_spill_order(program, memory);
+  TierChoices wanted;
+  wanted[BufferKind::parameter] = wanted[BufferKind::gradient] = wanted[BufferKind::activation] =
+      TierChoice::host;
+  const SpillOrder order = find_spill_order(program, wanted);
   const Program plain = spill(program, order.buffers);
   Bytes state = 0;
   for (const BufferId id : order.buffers) state += program.buffer(id).bytes;
@@ -162,9 +163,10 @@ TEST(Pieces, TogetherTakeNoMoreMemoryThanTheWhole) {
 TEST(Pieces, NeedOnlyTheirOwnRoomOnTheHost) {
   const auto largest_visit = [](Bytes piece_bytes) {
     const Program program = on_device({.piece_bytes = piece_bytes});
-    RunConfig::MemorySection memory;
-    memory.parameters = memory.gradients = memory.activations = TierChoice::host;
-    return near_bytes(spill(program, find_spill_order(program, memory).buffers), kHostPair).largest_visit;
+    TierChoices wanted;
+    wanted[BufferKind::parameter] = wanted[BufferKind::gradient] = wanted[BufferKind::activation] =
+        TierChoice::host;
+    return near_bytes(spill(program, find_spill_order(program, wanted).buffers), kHostPair).largest_visit;
   };
   EXPECT_EQ(largest_visit(2 * KiB), 3 * kBufferAlignment);
   EXPECT_GT(largest_visit(kUnlimited), 3 * kBufferAlignment);

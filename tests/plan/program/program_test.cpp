@@ -42,8 +42,7 @@ std::vector<Strategy> strategies(const Model& model) {
 
 /// All state of the host on the nvme tier, as a budget could send it there.
 Program spilled(const Program& program) {
-  RunConfig::MemorySection memory;
-  return keep_resident(spill(program, find_spill_order(program, memory).buffers), kHostPair, kUnlimited);
+  return keep_resident(spill(program, find_spill_order(program, {}).buffers), kHostPair, kUnlimited);
 }
 
 TEST(Program, SaysWhatEachOperandIs) {

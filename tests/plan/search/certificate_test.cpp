@@ -82,13 +82,14 @@ RandomPlan random_plan(std::mt19937& random) {
 }
 
 /// Seconds of a step, or nothing if it does not fit.
-std::optional<double> planned_seconds(const Model& model, const Strategy& strategy, const RunConfig& config,
-                                      double kept_share, const MachineRates& rates) {
+std::optional<double> planned_seconds(const Model& model, const Strategy& strategy,
+                                      const MemoryRequest& memory, double kept_share,
+                                      const MachineRates& rates) {
   Shortage shortage;
   std::optional<Placement> placed =
-      place_plain(lower_training(model, strategy), {}, config, kept_share, shortage);
+      place_plain(lower_training(model, strategy), {}, memory, kept_share, shortage);
   if (!placed) return std::nullopt;
-  const PlannedProgram planned = finish(std::move(placed->training), config.memory);
+  const PlannedProgram planned = finish(std::move(placed->training), memory);
   return std::max(simulated_seconds(planned.program, planned.dependencies, rates),
                   placed_cost(planned.program, rates).seconds);
 }
@@ -129,12 +130,12 @@ TEST(CertificatesLongTest, AreBeatenByNoRandomPlan) {
     std::mt19937 random(seed);
     const RandomPlan plan = random_plan(random);
     const MachineRates rates = random_rates(random);
-    const std::optional<double> seconds =
-        planned_seconds(plan.model, plan.strategy, plan.config, plan.kept_share, rates);
+    const std::optional<double> seconds = planned_seconds(
+        plan.model, plan.strategy, memory_request(plan.config.memory), plan.kept_share, rates);
     if (!seconds) continue;
     ++plans;
-    const Certificate certificate =
-        certify(facts_of(plan.model, plan.strategy, rates), budgets_of(plan.config.memory), rates);
+    const Certificate certificate = certify(facts_of(plan.model, plan.strategy, rates),
+                                            memory_request(plan.config.memory).budgets(), rates);
     EXPECT_GT(certificate.seconds, 0) << seed;
     EXPECT_LE(certificate.seconds, *seconds * (1 + 1e-9)) << "seed " << seed;
     nearest = std::min(nearest, *seconds / certificate.seconds - 1);
@@ -162,7 +163,8 @@ double shortest_step(const Model& model, const RunConfig& config, const Strategy
           for (std::size_t u = 0; u < units; ++u)
             strategy.state[u] = (places >> u) % 2 == 1 ? Tier::device : Tier::host;
           for (const double share : {0.6, 0.8, 1.0}) {
-            if (const auto seconds = planned_seconds(model, strategy, config, share, rates))
+            if (const auto seconds =
+                    planned_seconds(model, strategy, memory_request(config.memory), share, rates))
               shortest = std::min(shortest, *seconds);
           }
         }
@@ -185,7 +187,7 @@ TEST(CertificatesLongTest, AreBeatenByNoPlanOfASmallRun) {
       rates.cores_copy = cores_copy;
       const double shortest = shortest_step(model, config, strategy, rates);
       const double bound =
-          certify(facts_of(model, strategy, rates), budgets_of(config.memory), rates).seconds;
+          certify(facts_of(model, strategy, rates), memory_request(config.memory).budgets(), rates).seconds;
       EXPECT_LE(bound, shortest * (1 + 1e-9)) << percent << cores_copy;
       fmt::print("device {} % of the least{}: the shortest of all is {:.1f} % above the bound\n", percent,
                  cores_copy ? ", cores copy" : "", 100 * (shortest / bound - 1));
@@ -198,7 +200,7 @@ TEST(CertificatesLongTest, FallWithBudgetsAndRates) {
     std::mt19937 random(seed);
     const RandomPlan plan = random_plan(random);
     const MachineRates rates = random_rates(random);
-    const TierBudgets budgets = budgets_of(plan.config.memory);
+    const TierBudgets budgets = memory_request(plan.config.memory).budgets();
     const auto bound = [&](const TierBudgets& of, const MachineRates& by) {
       return certify(facts_of(plan.model, plan.strategy, by), of, by).seconds;
     };

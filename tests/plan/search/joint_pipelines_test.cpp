@@ -45,9 +45,9 @@ class Pipelines {
   }
 
   JointPlanner planner() const {
-    std::vector<JointModel> models;
+    std::vector<ConfiguredModel> models;
     for (const auto& member : members_) models.push_back({member->name, &member->config, &member->model});
-    return {std::move(models), kQuickLinks};
+    return {models_to_plan(models), kQuickLinks};
   }
   std::vector<JointPlan> plans(const std::string& order = {}) const {
     return planner().plan(std::vector<std::int64_t>(members_.size(), 3), order);

@@ -37,9 +37,9 @@ class Models {
   }
 
   JointPlanner planner() const {
-    std::vector<JointModel> models;
+    std::vector<ConfiguredModel> models;
     for (const auto& member : members_) models.push_back({member->name, &member->config, &member->model});
-    return {std::move(models), planning_rates(config(0))};
+    return {models_to_plan(models), planning_rates(config(0))};
   }
   JointPlan plan() const { return planner().plan(std::vector<std::int64_t>(size(), 3)).front(); }
   std::string refusal() const {

@@ -30,7 +30,7 @@ struct RandomRun {
   double seconds_with(Bytes device) const {
     RunConfig with = config;
     with.memory.device = device;
-    return find_run({{"", &with, &model}}, false, rates)->step.seconds;
+    return find_run({model_to_plan({"", &with, &model})}, false, rates)->step.seconds;
   }
 };
 

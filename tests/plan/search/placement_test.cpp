@@ -36,9 +36,9 @@ struct GatheringRun {
   LargestNumbers units;
 
   std::optional<Placement> find(PlacementSearch& search, Bytes host, Shortage& shortage) const {
-    RunConfig with_host = config;
-    with_host.memory.host = host;
-    return search.find(with_host, shortage);
+    MemoryRequest memory = memory_request(config.memory);
+    memory.host = host;
+    return search.find(memory, shortage);
   }
 };
 

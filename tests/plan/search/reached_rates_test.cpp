@@ -20,7 +20,7 @@ struct Reached {
   double planned = 0;  ///< seconds of a step
 };
 
-Reached random_run(std::mt19937& random) {
+Reached reached_run(std::mt19937& random) {
   const auto number = [&](std::int64_t limit) { return static_cast<std::int64_t>(random() % limit); };
   Reached run{.model = tiny_model(1 + number(4)), .plans = {}, .rates = {}};
   RunConfig config = tiny_config({.microbatches = 1 + number(4), .clips = number(2) == 0});
@@ -35,7 +35,7 @@ Reached random_run(std::mt19937& random) {
 TEST(ReachedRates, LeaveNoStepBelowItsBoundAndNoShareAboveOne) {
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
     std::mt19937 random(seed);
-    const Reached run = random_run(random);
+    const Reached run = reached_run(random);
     for (const double share : {0.01, 0.3, 0.9, 1.0, 3.0}) {
       const double seconds = share * run.planned * (1 + 1e-9);
       const MachineRates rates = reached_rates(run.rates, run.plans, run.model, seconds);
@@ -50,7 +50,7 @@ TEST(ReachedRates, LeaveNoStepBelowItsBoundAndNoShareAboveOne) {
 
 TEST(ReachedRates, RiseOnlyWhereTheRunWasFaster) {
   std::mt19937 random(3);
-  const Reached run = random_run(random);
+  const Reached run = reached_run(random);
   const StepNeeds needs = step_needs(run.plans.front(), run.rates);
   const MachineRates none = reached_rates(run.rates, run.plans, run.model, 0);
   EXPECT_EQ(none, run.rates);

@@ -18,7 +18,7 @@ struct TinyRun {
   PlannedRun plan(std::int64_t part) {
     config.train.recompute = Recompute::automatic;
     config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / part;
-    return plan_run({{"", &config, &model}}, false, rates);
+    return plan_run({model_to_plan({"", &config, &model})}, false, rates);
   }
 };
 

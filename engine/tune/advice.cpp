@@ -1,4 +1,4 @@
-#include "engine/plan/search/advice.h"
+#include "engine/tune/advice.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,7 +19,8 @@
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
 #include "engine/plan/search/refusal.h"
-#include "engine/plan/search/size_limit.h"
+#include "engine/tune/planning_rates.h"
+#include "engine/tune/size_limit.h"
 
 namespace strata {
 namespace {
@@ -69,13 +70,11 @@ bool exceeds_machine(const AdviceInput& input, const RunConfig& run) {
 }
 
 Prediction prediction_of(const Trial& trial, const PlannedRun& run) {
-  const RunConfig::MemorySection& memory = trial.configs.front().memory;
   return {.change = trial.change,
           .step = run.step,
           .tokens = run.tokens,
           .peaks = run.peaks(),
-          .budgets = {memory.device, memory.host.value_or(kUnlimited),
-                      memory.nvme_path.empty() ? 0 : memory.nvme_size}};
+          .budgets = memory_request(trial.configs.front().memory).budgets()};
 }
 
 /// What is said when trial `number` begins, counted from 1.
@@ -90,8 +89,7 @@ std::vector<std::optional<Prediction>> predict(const AdviceInput& input, const s
     for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(last); ++t) {
       const Trial& trial = trials[t];
       input.on_planning(announcement(++begun, trial));
-      const std::optional<PlannedRun> run =
-          find_run(joined(input, trial.configs), input.is_several, trial.rates);
+      const std::optional<PlannedRun> run = find_run(input, trial.configs, trial.rates);
       if (run) predictions[t] = prediction_of(trial, *run);
     }
   });
@@ -261,21 +259,32 @@ void find_fitting(const AdviceInput& input, const Trial& now, const ChangeFacts&
 
 }  // namespace
 
-std::vector<JointModel> joined(const AdviceInput& input, const std::vector<RunConfig>& configs) {
-  std::vector<JointModel> models;
+std::vector<ConfiguredModel> configured(const AdviceInput& input, const std::vector<RunConfig>& configs) {
+  std::vector<ConfiguredModel> models;
   models.reserve(configs.size());
   for (std::size_t m = 0; m < configs.size(); ++m)
     models.push_back({input.names[m], &configs[m], input.models[m]});
   return models;
 }
 
+std::vector<ModelToPlan> to_plan(const AdviceInput& input, const std::vector<RunConfig>& configs) {
+  return models_to_plan(configured(input, configs));
+}
+
+std::optional<PlannedRun> find_run(const AdviceInput& input, const std::vector<RunConfig>& configs,
+                                   const MachineRates& rates) {
+  try {
+    return find_run(to_plan(input, configs), input.is_several, rates);
+  } catch (const ConfigError&) {  // choices do not go together
+    return std::nullopt;
+  }
+}
+
 std::vector<RunConfig> with_change(const AdviceInput& input, const Change& change) {
   std::vector<RunConfig> configs;
   configs.reserve(input.configs.size());
-  for (const RunConfig& given : input.configs) {
-    RunConfig& config = configs.emplace_back(parse_run_config(dump(given), "the run file", change.settings));
-    config.memory.nvme_piece = given.memory.nvme_piece;
-  }
+  for (const RunConfig& given : input.configs)
+    configs.push_back(parse_run_config(dump(given), "the run file", change.settings));
   input.set_budgets(configs);
   return configs;
 }
@@ -283,15 +292,15 @@ std::vector<RunConfig> with_change(const AdviceInput& input, const Change& chang
 Advice advise(const AdviceInput& input) {
   Advice advice;
   const Trial now = make_trial(input, {});
-  for (std::size_t m = 0; m < input.configs.size(); ++m) check_size(now.configs[m], *input.models[m]);
+  const std::vector<ModelToPlan> models = to_plan(input, now.configs);
   NeededBudgets needed;
   input.on_planning("planning the run as it is");
   try {
-    advice.run = plan_run(joined(input, now.configs), input.is_several, now.rates);
+    advice.run = plan_run(models, input.is_several, now.rates);
     advice.now = prediction_of(now, *advice.run);
     const PlannedRun& run = *advice.run;
     input.on_planning("finding the bound of its step");
-    advice.certificate = input.is_several ? certify(run.joint_plans, joined(input, now.configs), now.rates)
+    advice.certificate = input.is_several ? certify(run.joint_plans, models, now.rates)
                                           : certify(run.stages, *input.models.front(), now.rates);
   } catch (const BudgetError& error) {
     advice.refusal = error.what();

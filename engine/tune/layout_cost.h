@@ -12,9 +12,8 @@
 
 #include "base/bytes.h"
 #include "engine/model/model.h"
-#include "engine/plan/lower/strategy.h"
 #include "engine/plan/search/rates.h"
-#include "engine/plan/search/run_layout.h"
+#include "engine/tune/run_layout.h"
 
 namespace strata {
 

@@ -1,4 +1,4 @@
-#include "engine/plan/search/layout_cost.h"
+#include "engine/tune/layout_cost.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,9 +8,10 @@
 #include "collectives/sent_bytes.h"
 #include "engine/model/compute.h"
 #include "engine/model/run_model.h"
-#include "engine/plan/lower/stages.h"
 #include "engine/plan/search/step_facts.h"
 #include "engine/plan/search/timeline.h"
+#include "engine/tune/request_of_run.h"
+#include "engine/tune/stages.h"
 
 namespace strata {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/plan/search/changes.h"
+#include "engine/tune/changes.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/plan/search/layout_search.h"
+#include "engine/tune/layout_search.h"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@
 #include "base/nth.h"
 #include "base/task_arena.h"
 #include "engine/plan/search/planner.h"
-#include "engine/plan/search/size_limit.h"
 #include "engine/plan/search/timeline.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 namespace {
@@ -60,8 +60,7 @@ PlannedLayout planned_step(RunConfig config, const Model& model, const MachineRa
                            std::int64_t microbatches) {
   config.train.batch = microbatches * config.train.microbatch * config.parallel.data;
   config.train.validate_every = 0;
-  check_size(config, model);
-  const std::optional<PlannedRun> run = find_run({{"", &config, &model}}, false, rates);
+  const std::optional<PlannedRun> run = find_run({model_to_plan({"", &config, &model})}, false, rates);
   if (!run) throw ConfigError("memory: the budgets do not hold it");
   PlannedLayout step = {.seconds = run->step.seconds, .peaks = run->peaks()};
   for (const RankProgram& rank : run->ranks) {
@@ -115,7 +114,7 @@ void plan(Candidate& candidate, const MachineRates& rates) {
 /// With the budgets that would hold it, if they are what it lacks.
 std::string why_refused(const Candidate& candidate, const MachineRates& rates) {
   try {
-    make_plans(candidate.config, *candidate.model, rates);
+    make_plans(plan_request(candidate.config, *candidate.model), *candidate.model, rates);
   } catch (const ConfigError& error) {
     return error.what();
   }

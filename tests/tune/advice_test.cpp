@@ -1,4 +1,4 @@
-#include "engine/plan/search/advice.h"
+#include "engine/tune/advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,11 +59,8 @@ void expect_truth(const AdviceInput& input, const std::vector<Prediction>& chang
   for (const Prediction& one : changes) {
     SCOPED_TRACE(one.change.kind());
     const std::vector<RunConfig> configs = with_change(input, one.change);
-    std::vector<JointModel> models;
-    for (std::size_t m = 0; m < configs.size(); ++m)
-      models.push_back({input.names[m], &configs[m], input.models[m]});
-    const PlannedRun run =
-        plan_run(models, input.is_several, one.change.rates(planning_rates(configs.front())));
+    const PlannedRun run = plan_run(to_plan(input, configs), input.is_several,
+                                    one.change.rates(planning_rates(configs.front())));
     EXPECT_EQ(one.step.seconds, run.step.seconds);
     EXPECT_EQ(one.tokens, run.tokens);
     EXPECT_EQ(one.peaks, run.peaks());

@@ -1,7 +1,9 @@
-#include "engine/plan/search/host_figures.h"
+#include "engine/tune/host_figures.h"
 
 #include <algorithm>
 #include <utility>
+
+#include "engine/tune/planning_rates.h"
 
 namespace strata {
 

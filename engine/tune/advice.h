@@ -11,8 +11,9 @@
 
 #include "base/enum_array.h"
 #include "engine/plan/search/certificate.h"
-#include "engine/plan/search/changes.h"
 #include "engine/plan/search/planned_run.h"
+#include "engine/tune/changes.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 
@@ -31,7 +32,12 @@ struct AdviceInput {
 };
 
 /// The models of a run with these configs, which outlive what is returned.
-std::vector<JointModel> joined(const AdviceInput& input, const std::vector<RunConfig>& configs);
+std::vector<ConfiguredModel> configured(const AdviceInput& input, const std::vector<RunConfig>& configs);
+/// The run as it is planned with these configs. Throws ConfigError, as models_to_plan() does.
+std::vector<ModelToPlan> to_plan(const AdviceInput& input, const std::vector<RunConfig>& configs);
+/// Nothing if it cannot be planned.
+std::optional<PlannedRun> find_run(const AdviceInput& input, const std::vector<RunConfig>& configs,
+                                   const MachineRates& rates);
 
 /// What a run with a change takes.
 struct Prediction {

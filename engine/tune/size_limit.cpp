@@ -1,4 +1,4 @@
-#include "engine/plan/search/size_limit.h"
+#include "engine/tune/size_limit.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/graph/data_array.h"
 #include "engine/graph/graph_shape.h"
+#include "engine/plan/lower/strategy.h"
 
 namespace strata {
 namespace {
@@ -33,8 +34,7 @@ void check_instructions(const RunConfig& config, const Model& model) {
   double pieces = 0;
   if (!config.memory.nvme_path.empty()) {
     for (const Unit& unit : model.units)
-      pieces += static_cast<double>(unit.elements * size_of(DType::fp32)) /
-                static_cast<double>(config.memory.nvme_piece);
+      pieces += static_cast<double>(unit.elements * size_of(DType::fp32)) / static_cast<double>(kDrivePiece);
   }
   const double training =
       units * ((kPerTrainingPass + kPerTrainingRing * steps) * static_cast<double>(microbatches) + kPerUnit) +

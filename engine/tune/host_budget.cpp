@@ -1,16 +1,16 @@
-#include "engine/plan/search/host_budget.h"
+#include "engine/tune/host_budget.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/plan/lower/strategy.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 
 Bytes scratch_bytes(const RunConfig& config, const Model& model) {
-  const Strategy strategy = make_strategy(config, model);
+  const Strategy strategy = plan_request(config, model).strategy;
   std::int64_t unit = 0;
   for (const Unit& each : model.units) unit = std::max({unit, each.elements, each.frozen_elements});
   const std::int64_t shard = strategy.mesh.shard_elements(unit);

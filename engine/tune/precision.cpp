@@ -1,4 +1,4 @@
-#include "engine/plan/search/precision.h"
+#include "engine/tune/precision.h"
 
 #include <fmt/format.h>
 

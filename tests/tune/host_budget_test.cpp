@@ -1,4 +1,4 @@
-#include "engine/plan/search/host_budget.h"
+#include "engine/tune/host_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

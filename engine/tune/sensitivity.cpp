@@ -1,4 +1,4 @@
-#include "engine/plan/search/sensitivity.h"
+#include "engine/tune/sensitivity.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/task_arena.h"
-#include "engine/plan/search/size_limit.h"
+#include "engine/tune/planning_rates.h"
 
 namespace strata {
 namespace {
@@ -57,9 +57,9 @@ SimulatedRun simulate(const AdviceInput& input) {
   const RunConfig& first = configs.front();
   result.rates = planning_rates(first);
   result.rates.links = result.rates.rank_links();
-  for (std::size_t m = 0; m < configs.size(); ++m) check_size(configs[m], *input.models[m]);
+  const std::vector<ModelToPlan> models = to_plan(input, configs);
   input.on_planning("planning the run as it is");
-  result.run = plan_run(joined(input, configs), input.is_several, result.rates);
+  result.run = plan_run(models, input.is_several, result.rates);
   const PlannedRun& run = result.run;
   const double now = run.step.seconds;
   const EnumArray<Tier, Bytes> peaks = run.peaks();
@@ -86,8 +86,7 @@ SimulatedRun simulate(const AdviceInput& input) {
       input.on_planning(fmt::format("planning the run with {} of {}", budgets[b].key, format_bytes(bytes)));
       const std::vector<RunConfig> larger =
           with_change(input, {.settings = {fmt::format("{}={}", budgets[b].key, bytes)}});
-      const std::optional<PlannedRun> planned =
-          find_run(joined(input, larger), input.is_several, result.rates);
+      const std::optional<PlannedRun> planned = find_run(input, larger, result.rates);
       if (planned) steps[b] = planned->step.seconds;
     }
   });

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/search/advice.h"
+#include "engine/tune/advice.h"
 
 namespace strata {
 

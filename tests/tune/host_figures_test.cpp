@@ -1,5 +1,5 @@
 // Ranks of different hosts come to one plan.
-#include "engine/plan/search/host_figures.h"
+#include "engine/tune/host_figures.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/plan/lower/stages.h"
+#include "engine/tune/stages.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/plan/search/run_layout.h"
+#include "engine/tune/run_layout.h"
 
 #include <fmt/format.h>
 
@@ -194,10 +194,7 @@ RunConfig with_layout(RunConfig open, const RunLayout& layout) {
 RunConfig with_settings(const RunConfig& open, const std::vector<std::string>& settings) {
   std::vector<std::string> all = settings;
   all.emplace_back("plan.search=none");
-  RunConfig config = parse_run_config(dump(open), "the run file", all);
-  config.memory.nvme_piece = open.memory.nvme_piece;
-  config.plan.found = settings;
-  return config;
+  return parse_run_config(dump(open), "the run file", all);
 }
 
 std::vector<RunLayout> layouts_of(const RunConfig& open, std::int64_t ranks, std::int64_t node_ranks) {

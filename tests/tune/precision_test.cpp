@@ -1,5 +1,5 @@
 // What train.precision: auto becomes.
-#include "engine/plan/search/precision.h"
+#include "engine/tune/precision.h"
 
 #include <gmock/gmock.h>
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/enum_array.h"
-#include "engine/plan/search/layout_cost.h"
 #include "engine/plan/search/planned_run.h"
-#include "engine/plan/search/run_layout.h"
+#include "engine/tune/layout_cost.h"
+#include "engine/tune/run_layout.h"
 
 namespace strata {
 

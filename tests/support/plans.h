@@ -1,0 +1,37 @@
+// Plans of run files: what the planner is asked is made from the run file each time.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/search/planner.h"
+#include "engine/plan/search/search.h"
+#include "engine/tune/planning_rates.h"
+#include "engine/tune/request_of_run.h"
+
+namespace strata {
+
+inline Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage = 0) {
+  return plan_request(config, model).strategy_of(stage);
+}
+
+inline std::vector<Plan> make_plans(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  return make_plans(plan_request(config, model), model, rates);
+}
+
+/// The first stage's.
+inline Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  return std::move(make_plans(config, model, rates).front());
+}
+
+/// By the rates of this machine.
+inline Plan make_plan(const RunConfig& config, const Model& model) {
+  return make_plan(config, model, planning_rates(config));
+}
+
+inline Bytes smallest_device_bytes(const RunConfig& config, const Model& model) {
+  return smallest_device_bytes(plan_request(config, model), model);
+}
+
+}  // namespace strata
