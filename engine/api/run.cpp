@@ -84,8 +84,9 @@ TrainedRun Run::train(const TrainOptions& options) const {
     const PreparedRun prepared = prepare_run({agreed}, options.fresh, {}, {.on_warning = options.on_warning});
     const PreparedModel& model = prepared.models.front();
     for (const std::string& warning : model.warnings) options.on_warning(warning);
-    const Plan plan = std::move(plans_in(precision, model.config, model.model, prepared.rates).front());
-    Trainer trainer(model.config, model.model, plan, *prepared.machine.device, data_of(model),
+    Planner planner({model_to_plan({"", &model.config, &model.model})}, false, prepared.rates);
+    const std::vector<Plan> plans = plans_in(precision, planner);
+    Trainer trainer({{model.config, model.model, data_of(model)}}, plans.front(), *prepared.machine.device,
                     {.fresh = options.fresh,
                      .run_file = state_->run_file,
                      .layout = layout.settings,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,12 +21,11 @@
 #include "engine/cli/setup.h"
 #include "engine/config/run_models.h"
 #include "engine/plan/lower/pipeline.h"
-#include "engine/plan/search/joint.h"
 #include "engine/plan/search/planned_run.h"
+#include "engine/plan/search/planner.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/report/certificate_report.h"
 #include "engine/report/fits_text.h"
-#include "engine/report/joint_plan_report.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
 #include "engine/report/status_line.h"
@@ -35,6 +35,7 @@
 #include "engine/run/run_to_plan.h"
 #include "engine/tune/host_budget.h"
 #include "engine/tune/planning_rates.h"
+#include "engine/tune/request_of_run.h"
 
 namespace strata {
 
@@ -55,13 +56,12 @@ std::string open_budgets(std::string_view error, const RunConfig::MemorySection&
 }
 
 /// A run that does not fit this machine may be meant for another.
-std::vector<Plan> plans_for(const RunToPlan& loaded, const RunConfig::MemorySection& as_given,
-                            const HostShare& host) {
-  const RunConfig& config = loaded.run.models.front().config;
+std::vector<Plan> plans_for(const RunToPlan& loaded, Planner& planner,
+                            const RunConfig::MemorySection& as_given, const HostShare& host) {
   try {
-    return plans_in(loaded.precision, config, loaded.models.front(), planning_rates(config));
+    return plans_in(loaded.precision, planner);
   } catch (const BudgetError& error) {
-    const std::string open = open_budgets(error.what(), as_given, config.memory);
+    const std::string open = open_budgets(error.what(), as_given, loaded.run.models.front().config.memory);
     if (open.empty()) throw;
     throw BudgetError(
         fmt::format("{} (unlimited is what the machine has: {}; to plan for another one give {} a number)",
@@ -70,10 +70,12 @@ std::vector<Plan> plans_for(const RunToPlan& loaded, const RunConfig::MemorySect
   }
 }
 
-/// "stage 1 of 2: block.1 to head", or of several chunks each; empty without a pipeline.
+/// "stage 1 of 2: block.1 to head", or of several chunks each; empty without a pipeline, and of several
+/// models.
 std::string stage_heading(const Plan& plan, const Model& model) {
-  const PipelinePart& pipeline = plan.strategy.pipeline;
-  const std::int64_t stages = plan.strategy.mesh.pipeline;
+  if (plan.merged) return "";
+  const PipelinePart& pipeline = plan.only().strategy.pipeline;
+  const std::int64_t stages = plan.only().strategy.mesh.pipeline;
   if (stages == 1) return "";
   std::string chunks;
   for (std::size_t c = 0; c < pipeline.first_units.size(); ++c) {
@@ -90,7 +92,7 @@ std::string stage_heading(const Plan& plan, const Model& model) {
 
 /// A pipeline also has a table of who does what when.
 void say_schedule(const std::vector<Plan>& plans, const Model& model) {
-  const Strategy& first = plans.front().strategy;
+  const Strategy& first = plans.front().only().strategy;
   if (plans.size() > 1) {
     // Two steps show what goes on from one to the next.
     PipelineShape shape = pipeline_shape(first, first.microbatches);
@@ -99,8 +101,8 @@ void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   }
   for (const Plan& plan : plans) {
     std::cout << stage_heading(plan, model)
-              << print(training_schedule(plan.strategy, unit_work(model, plan.strategy)),
-                       plan.training.program.units);
+              << print(training_schedule(plan.only().strategy, unit_work(model, plan.only().strategy)),
+                       plan.training().program.units);
   }
 }
 
@@ -108,51 +110,6 @@ std::string memory_lines(const std::vector<ScratchPart>& scratch, const HostShar
   return fmt::format("scratch  {}\nRAM      {}\n",
                      scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch),
                      host.describe());
-}
-
-/// Plans a run file that has several models.
-int plan_models(const PlanCommand& command, const PlanTarget& target) {
-  RunToPlan loaded = load_to_plan(target);
-  const auto [scratch, host] = loaded.set_open_budgets();
-  std::vector<ModelLabel> labels;
-  std::vector<std::int64_t> steps;
-  for (const auto& [name, overrides, config] : loaded.run.models) {
-    labels.push_back({name, config.train.steps, config.train.batch * config.data.sequence_length});
-    steps.push_back(config.train.steps);
-  }
-  const RunConfig& first = loaded.run.models.front().config;
-  const std::vector<ModelToPlan> models = models_to_plan(loaded.configured());
-  const MachineRates profile = planning_rates(first);
-  const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
-  StatusLine line;
-  line.show("planning the run");
-  JointPlanner planner(models, profile);
-  const std::vector<JointPlan> plans = or_explain(command, [&] { return planner.plan(steps); });
-  const Certificate certificate = certify(plans, models, profile);
-  const double planned = estimate_step(planner.ranks_of(plans), {}, plans, first.plan.lanes, profile).seconds;
-  const JointPlan& plan = plans.front();
-  std::int64_t tokens = 0;
-  for (const ModelLabel& label : labels) tokens += label.tokens_per_step;
-  line.end();
-  if (command.json != "-") {
-    const std::string text =
-        fits_text(fullest_tiers(plans), static_cast<double>(tokens) / planned, first.ranks() > 1) +
-        target.machine_line + joint_plan_text(plan, labels, rates) + "seconds  " +
-        certificate_text(certificate, planned, tokens) + '\n' + memory_lines(scratch, host) +
-        target.notes(profile);
-    std::cout << for_output(text);
-  }
-  for (const JointPlan& of_role : plans) {
-    if (command.program) std::cout << print(of_role.training.program);
-  }
-  if (!command.profile.empty())
-    write_profile(command.profile, command.run_file, profiles_of(planner, plans, profile), {});
-  if (!command.trace.empty()) write_planned_trace(command.trace, profiles_of(planner, plans, profile));
-  nlohmann::json json = joint_plan_json(plan, labels, rates);
-  json["certificate"] = certificate_json(certificate, planned);
-  json["scratch"] = scratch_json(scratch);
-  write_json(command.json, json);
-  return 0;
 }
 
 void refuse_overwriting_run(const PlanCommand& command, const RunModels& run) {
@@ -176,53 +133,59 @@ int run_plan(const PlanCommand& command) {
   if (!command.profile.empty()) check_profile_folder(command.profile);
   target.warn();
   if (command.simulate) return simulate_plan(command, target);
-  if (target.run.is_several) return plan_models(command, target);
-  if (command.search) {
+  if (command.search && !target.run.is_several) {
     RunConfig open = target.run.models.front().config;
     agree_on_precision(open, false, without_bf16_where_planned(open), nullptr);
     return search_plan(command, target, open);
   }
   RunToPlan loaded = load_to_plan(target);
+  const bool is_several = loaded.run.is_several;
   const RunConfig& config = loaded.run.models.front().config;
   const Model& model = loaded.models.front();
   const RunConfig::MemorySection as_given = config.memory;
   const RunShare share = loaded.set_open_budgets();
-  StatusLine line;
-  line.show("planning the run");
-  const std::vector<Plan> plans =
-      or_explain(command, [&] { return plans_for(loaded, as_given, share.host); });
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
-  const Certificate certificate = certify(plans, model, profile);
-  const double planned = estimate_step(ranks_of(plans), plans, {}, config.plan.lanes, profile).seconds;
-  const std::int64_t tokens = config.train.batch * config.data.sequence_length;
+  StatusLine line;
+  line.show("planning the run");
+  Planner planner(models_to_plan(loaded.configured()), is_several, profile);
+  const std::vector<Plan> plans =
+      or_explain(command, [&] { return plans_for(loaded, planner, as_given, share.host); });
+  const Certificate certificate = certify(plans, planner.models(), profile);
+  const double planned = estimate_step(plans, config.plan.lanes, profile).seconds;
+  std::int64_t tokens = 0;
+  for (const ModelToPlan& each : planner.models()) tokens += each.request.strategy.tokens();
   line.end();
+  // Of several models all ranks have the lines of the first ones.
+  const std::span shown(plans.begin(), is_several ? 1 : plans.size());
+  const bool has_policies = !is_several && !config.optimizer.groups.empty();
   if (command.json != "-") {
     std::string text =
         fits_text(fullest_tiers(plans), static_cast<double>(tokens) / planned, config.ranks() > 1) +
         target.machine_line;
-    for (const Plan& plan : plans) text += stage_heading(plan, model) + plan_text(plan, model, rates);
+    for (const Plan& plan : shown)
+      text += stage_heading(plan, model) + plan_text(plan, planner.models(), rates);
     text += fmt::format("seconds  {}\n", certificate_text(certificate, planned, tokens));
-    if (!config.optimizer.groups.empty()) text += policies_text(model);
+    if (has_policies) text += policies_text(model);
     text += memory_lines(share.scratch, share.host);
     for (const std::string& said : {loaded.precision.line, loaded.layout})
-      if (!said.empty()) text += said + '\n';
+      if (!is_several && !said.empty()) text += said + '\n';
     std::cout << for_output(text + target.notes(profile));
   }
-  if (command.schedule) say_schedule(plans, model);
+  if (command.schedule && !is_several) say_schedule(plans, model);
   for (const Plan& plan : plans) {
-    if (command.program) std::cout << stage_heading(plan, model) << print(plan.training.program);
+    if (command.program) std::cout << stage_heading(plan, model) << print(plan.training().program);
   }
   if (!command.profile.empty())
-    write_profile(command.profile, command.run_file, profiles_of(plans, config, model, profile), {});
-  if (!command.trace.empty()) write_planned_trace(command.trace, profiles_of(plans, config, model, profile));
-  nlohmann::json json = plan_json(plans.front(), rates);
-  if (plans.size() > 1) {
-    for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));
+    write_profile(command.profile, command.run_file, profiles_of(planner, plans, profile), {});
+  if (!command.trace.empty()) write_planned_trace(command.trace, profiles_of(planner, plans, profile));
+  nlohmann::json json = plan_json(plans.front(), planner.models(), rates);
+  if (shown.size() > 1) {
+    for (const Plan& plan : shown) json["stages"].push_back(plan_json(plan, planner.models(), rates));
   }
   json["certificate"] = certificate_json(certificate, planned);
   json["scratch"] = scratch_json(share.scratch);
-  if (!config.optimizer.groups.empty()) json["policies"] = policies_json(model);
+  if (has_policies) json["policies"] = policies_json(model);
   write_json(command.json, json);
   return 0;
 }

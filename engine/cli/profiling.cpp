@@ -15,13 +15,12 @@
 
 namespace strata {
 
-std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const RunConfig& config,
-                                     const Model& model, const MachineRates& rates) {
-  const std::vector<RankProgram> ranks = ranks_of(plans);
-  std::vector<StepProfile> profiles = planned_profiles(ranks, rates);
-  const Certificate bound = certify(plans, model, rates);
-  const double seconds = estimate_step(ranks, plans, {}, config.plan.lanes, rates).seconds;
-  for (std::size_t p = 0; p < plans.size(); ++p) {
+std::vector<StepProfile> profiles_of(const Planner& planner, const std::vector<Plan>& plans,
+                                     const MachineRates& rates) {
+  std::vector<StepProfile> profiles = planned_profiles(ranks_of(plans), rates);
+  const Certificate bound = certify(plans, planner.models(), rates);
+  const double seconds = estimate_step(plans, planner.models().front().request.lanes, rates).seconds;
+  for (std::size_t p = 0; p < profiles.size(); ++p) {
     profiles[p].seconds = seconds;
     profiles[p].budgets = plans[p].budgets;
     profiles[p].bound = bound;
@@ -30,27 +29,11 @@ std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const RunCo
   return profiles;
 }
 
-std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,
-                                     const MachineRates& rates) {
-  const std::vector<RankProgram> ranks = planner.ranks_of(plans);
-  std::vector<StepProfile> profiles = planned_profiles(ranks, rates);
-  const Certificate bound = certify(plans, planner.models(), rates);
-  const LaneMode lanes = planner.models().front().request.lanes;
-  const double seconds = estimate_step(ranks, {}, plans, lanes, rates).seconds;
-  for (std::size_t p = 0; p < profiles.size(); ++p) {
-    profiles[p].seconds = seconds;
-    profiles[p].budgets = plans[p].budgets;
-    profiles[p].bound = bound;
-    profiles[p].needs = round_needs(plans[p], rates);
-  }
-  return profiles;
-}
-
 StepTimes simulated_times(const std::vector<Plan>& plans, const MachineRates& rates) {
   const std::vector<RankProgram> ranks = ranks_of(plans);
   const RoundTimeline round = std::move(simulate_round(ranks, rates).front());
   StepTimes times{.step = round.seconds};
-  times.add(plans.front().training.program, round.instructions);
+  times.add(plans.front().training().program, round.instructions);
   return times;
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "engine/config/run_models.h"
-#include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/rates.h"
 #include "engine/plan/search/step_times.h"
@@ -17,12 +16,10 @@ namespace strata {
 
 struct RecordedStep;
 
-/// Simulates a machine of these rates: one rank of each stage, or of each stage set of several models. A
-/// step's seconds and bound are those that strata plan and explain print by the same rates. REQUIRES: the
-/// plans outlive the profiles.
-std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const RunConfig& config,
-                                     const Model& model, const MachineRates& rates);
-std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,
+/// Simulates a machine of these rates: the first rank of each plan. A step's seconds and bound are those that
+/// strata plan and explain print by the same rates. REQUIRES: the plans are the planner's, and outlive the
+/// profiles.
+std::vector<StepProfile> profiles_of(const Planner& planner, const std::vector<Plan>& plans,
                                      const MachineRates& rates);
 
 /// What the first plan's step takes on such a machine.

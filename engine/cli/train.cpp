@@ -130,13 +130,15 @@ int train(const TrainCommand& command, Job& job) {
     opening.add(precision.line, !precision.is_chosen);
     opening.say(layout.line);
   }
+  std::optional<Planner> planner;
   std::vector<Plan> plans;
   on_every_rank(job.world(), [&] {
-    plans = or_explain(command, [&] { return plans_in(precision, config, setup.model, prepared.rates); });
+    planner.emplace(std::vector{model_to_plan({"", &config, &setup.model})}, false, prepared.rates);
+    plans = or_explain(command, [&] { return plans_in(precision, *planner); });
   });
   require_one_plan(plans, job.world());
-  const Plan& plan = nth(plans, plans.front().strategy.mesh.stage(job.rank()));
-  const ProductsOf products{setup.model, config.precision(), plan.strategy.microbatch};
+  const Plan& plan = planner->of_rank(plans, job.rank());
+  const ProductsOf products{setup.model, config.precision(), plan.only().strategy.microbatch};
   MachineRates measured = measure_machine(*machine.device, *config.train.precision, link_limit(config),
                                           host_threads(config), {&products, 1}, job.world());
   EarlyStep recorded;
@@ -145,7 +147,7 @@ int train(const TrainCommand& command, Job& job) {
   if (!command.profile.empty()) recording.push_back(&recorded);
   const std::unique_ptr<StepTrace> trace = open_trace(config, job);
   if (trace) recording.push_back(&*trace);
-  Trainer trainer(config, setup.model, plan, *machine.device, data_of(setup),
+  Trainer trainer({{config, setup.model, data_of(setup)}}, plan, *machine.device,
                   {.fresh = command.fresh,
                    .run_file = command.run_file,
                    .layout = layout.settings,
@@ -182,7 +184,7 @@ int train(const TrainCommand& command, Job& job) {
     }
     opening.say(brief_plan_text(plan, predicted.step, measured));
     if (command.profiled_steps == 0) opening.say(saves_text(config.checkpoint));
-    opening.detail(plan_text(plan, setup.model, &measured));
+    opening.detail(plan_text(plan, planner->models(), &measured));
     if (!config.optimizer.groups.empty()) opening.detail(policies_text(setup.model));
     opening.detail("scratch  " + scratch_text(machine.scratch));
     say_machine(trainer, opening);
@@ -201,13 +203,13 @@ int train(const TrainCommand& command, Job& job) {
   progress.finish();
   MachineRates rates = measured;
   rates.flops_per_second = product_rate.now();
-  rates = reached_rates(std::move(rates), plans, setup.model, step_time(result.steps).seconds);
+  rates = reached_rates(std::move(rates), plans, planner->models(), step_time(result.steps).seconds);
   if (recorded.is_there())
-    rates = reached_rates(std::move(rates), plans, setup.model, recorded.get().seconds);
+    rates = reached_rates(std::move(rates), plans, planner->models(), recorded.get().seconds);
   TrainReport report{.plan = plan,
                      .result = result,
                      .rates = rates,
-                     .bound = certify(plans, setup.model, rates),
+                     .bound = certify(plans, planner->models(), rates),
                      .measured = measured,
                      .ranks = std::move(ranks),
                      .is_by_profile = is_by_profile};
@@ -226,9 +228,9 @@ int train(const TrainCommand& command, Job& job) {
   json["data"] = data_json(setup.facts);
   write_json(command.json, json);
   if (recorded.is_there()) {
-    const std::vector<StepProfile> planned = profiles_of(plans, config, setup.model, rates);
+    const std::vector<StepProfile> planned = profiles_of(*planner, plans, rates);
     write_profile(command.profile, command.run_file, planned,
-                  {measured_beside(planned.front(), plan.training, recorded.get())});
+                  {measured_beside(planned.front(), plan.training(), recorded.get())});
   } else if (!command.profile.empty() && !result.interrupted) {
     say_nothing_to_profile(command);
   }

@@ -23,10 +23,9 @@
 #include "engine/execute/run_record.h"
 #include "engine/execute/select.h"
 #include "engine/plan/lower/strategy.h"
-#include "engine/plan/search/joint.h"
+#include "engine/plan/search/planner.h"
 #include "engine/plan/search/reached_rates.h"
 #include "engine/profile/profile_folder.h"
-#include "engine/report/joint_plan_report.h"
 #include "engine/report/models_report.h"
 #include "engine/report/models_table.h"
 #include "engine/report/plan_report.h"
@@ -158,28 +157,25 @@ class ModelsTraining {
 
   void plan() {
     std::vector<ConfiguredModel> models;
-    std::vector<std::int64_t> steps;
-    for (const std::size_t m : trained_) {
+    for (const std::size_t m : trained_)
       models.push_back({run_.models[m].name, &prepared_.models[m].config, &prepared_.models[m].model});
-      steps.push_back(prepared_.models[m].config.train.steps);
-    }
     on_every_rank(job_.world(), [&] {
-      planner_.emplace(models_to_plan(models), prepared_.rates);
-      plans_.push_back(or_explain(command_, [&] { return planner_->plan(steps); }));
+      planner_.emplace(models_to_plan(models), true, prepared_.rates);
+      plans_.push_back(or_explain(command_, [&] { return plans_in(precisions_.front(), *planner_); }));
     });
     require_one_plan(plans_.back(), job_.world());
   }
 
-  std::optional<RunPrograms> replan(const SeveralModels::Steps& remaining) {
-    std::optional<std::vector<JointPlan>> plans = planner_->replan(remaining);
-    if (!plans) return std::nullopt;
+  const Plan* replan(const SeveralModels::Steps& remaining) {
+    std::optional<std::vector<Plan>> plans = planner_->find(remaining);
+    if (!plans) return nullptr;
     plans_.push_back(std::move(*plans));
     require_one_plan(plans_.back(), job_.world());
-    return programs_of(of_this_rank(plans_.back()));
+    return &of_this_rank(plans_.back());
   }
 
-  const JointPlan& of_this_rank(const std::vector<JointPlan>& plans) const {
-    return plans[planner_->stage_set_of(job_.rank())];
+  const Plan& of_this_rank(const std::vector<Plan>& plans) const {
+    return planner_->of_rank(plans, job_.rank());
   }
 
   void store_record() {
@@ -289,7 +285,7 @@ class ModelsTraining {
 
   int run() {
     plan();
-    const JointPlan& first_plan = of_this_rank(plans_.front());
+    const Plan& first_plan = of_this_rank(plans_.front());
     std::vector<ProductsOf> products;
     for (const std::size_t m : trained_)
       products.push_back({prepared_.models[m].model, prepared_.models[m].config.precision(),
@@ -307,7 +303,7 @@ class ModelsTraining {
     if (!command_.profile.empty()) recording.push_back(&recorded_);
     const std::unique_ptr<StepTrace> trace = open_trace(config, job_, names_of_trained());
     if (trace) recording.push_back(&*trace);
-    Trainer trainer(config, std::move(models), programs_of(first_plan), *prepared_.machine.device,
+    Trainer trainer(std::move(models), first_plan, *prepared_.machine.device,
                     {.fresh = command_.fresh,
                      .run_file = command_.run_file,
                      .watchdog_seconds = static_cast<double>(config.train.watchdog),
@@ -346,7 +342,7 @@ class ModelsTraining {
       rates_ = reached_rates(std::move(rates_), plans_.front(), planner_->models(), recorded_.get().seconds);
       const std::vector<StepProfile> planned = profiles_of(*planner_, plans_.front(), rates_);
       write_profile(command_.profile, command_.run_file, planned,
-                    {measured_beside(planned.front(), first_plan.training, recorded_.get())});
+                    {measured_beside(planned.front(), first_plan.training(), recorded_.get())});
     }
     return report(std::move(results), trainer.measured(), trainer.planned());
   }
@@ -369,12 +365,12 @@ class ModelsTraining {
   }
 
   void say_plan(const Trainer& trainer) {
-    const JointPlan& plan = of_this_rank(plans_.front());
+    const Plan& plan = of_this_rank(plans_.front());
     std::vector<std::string> names;
     for (const NamedRun& model : run_.models) names.push_back(model.name);
     say_what_was_read(prepared_.models, names, opening_);
     say_where_memory_goes(prepared_.models.front().config, prepared_.machine.host, opening_);
-    opening_.say(brief_joint_plan_text(plan));
+    opening_.say(brief_plan_text(plan, plan.merged->round_seconds, rates_));
     RunConfig::CheckpointSection saves = prepared_.models.front().config.checkpoint;
     saves.path = run_.checkpoint_path;
     if (command_.profiled_steps == 0) opening_.say(saves_text(saves));
@@ -385,7 +381,7 @@ class ModelsTraining {
       for (const std::string& warning : prepared_.models[m].warnings)
         std::cerr << "warning: " << run_.models[m].name << ": " << warning << '\n';
     }
-    opening_.detail(joint_plan_text(plan, labels(), &rates_));
+    opening_.detail(plan_text(plan, planner_->models(), &rates_));
     opening_.detail("scratch  " + scratch_text(prepared_.machine.scratch));
     say_machine(trainer, opening_);
     std::string memory;
@@ -507,9 +503,9 @@ class ModelsTraining {
   PreparedRun prepared_;
   MachineRates rates_;
   std::optional<ProductRate> product_rate_;  ///< as models' curves count by it
-  std::optional<JointPlanner> planner_;
-  EarlyStep recorded_;                        ///< of the first plan, if a profile is asked for
-  std::deque<std::vector<JointPlan>> plans_;  ///< one after another, each by stage set
+  std::optional<Planner> planner_;
+  EarlyStep recorded_;                   ///< of the first plan, if a profile is asked for
+  std::deque<std::vector<Plan>> plans_;  ///< one after another
   std::optional<ModelsTable> table_;
   double seconds_ = 0;
 };

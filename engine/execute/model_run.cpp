@@ -96,7 +96,7 @@ int host_threads(const RunConfig& config) {
   return std::max(usable_cores() - of_gpu, 1);
 }
 
-ModelRun::ModelRun(Setup setup, const Plan& plan) : setup_(std::move(setup)), plan_(&plan) {
+ModelRun::ModelRun(Setup setup, const ModelPlan& plan) : setup_(std::move(setup)), plan_(&plan) {
   const RunConfig::CheckpointSection& checkpoint = setup_.config.checkpoint;
   if (!checkpoint.path.empty()) {
     checkpoints_.emplace(checkpoint.path, checkpoint.keep, *setup_.files,
@@ -107,7 +107,7 @@ ModelRun::ModelRun(Setup setup, const Plan& plan) : setup_(std::move(setup)), pl
   place();
 }
 
-void ModelRun::replan(const Plan& plan) {
+void ModelRun::replan(const ModelPlan& plan) {
   const Counters counters = training_->counters();
   plan_ = &plan;
   place();

@@ -117,16 +117,16 @@ class ModelRun {
     /// What fails of its checkpoints ends it and not the run, which is told by this, on the lane that saves.
     bool ends_alone = false;
   };
-  ModelRun(Setup setup, const Plan& plan);
+  ModelRun(Setup setup, const ModelPlan& plan);
 
   /// Goes on with another plan that has its state in the same places.
-  void replan(const Plan& plan);
+  void replan(const ModelPlan& plan);
 
   Operations& training() { return *training_; }
   /// Null if the model has no such interlude.
   Operations* interlude(Interlude interlude);
   RunState& state() { return *state_; }
-  const Plan& plan() const { return *plan_; }
+  const ModelPlan& plan() const { return *plan_; }
   const Model& model() const { return setup_.model; }
   const RunConfig& config() const { return setup_.config; }
   const Counters& counters() const { return training_->counters(); }
@@ -197,7 +197,7 @@ class ModelRun {
   void say_slow_paths();
 
   Setup setup_;
-  const Plan* plan_;
+  const ModelPlan* plan_;
   std::optional<RunState> state_;
   std::shared_ptr<const UnitCompute> compute_, sampling_compute_;
   std::vector<UnitShare> shares_;  ///< this rank's

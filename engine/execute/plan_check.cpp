@@ -8,15 +8,15 @@ namespace strata {
 
 Bytes planned_bytes(const Plan& plan, const TrainResult& result, Link link) {
   const auto starts = std::ranges::count_if(result.steps, &StepReport::begins);
-  return std::ssize(result.steps) * plan.training.moved(link) +
-         result.saves * plan.training.moved_by_save(link) + starts * plan.training.moved_by_start(link);
+  return std::ssize(result.steps) * plan.training().moved(link) +
+         result.saves * plan.training().moved_by_save(link) + starts * plan.training().moved_by_start(link);
 }
 
 std::vector<std::string> differences_from_plan(const Plan& plan, const TrainResult& result) {
   const MeterCount& count = result.measured.count;
   std::vector<std::string> differences;
   const bool all_was_touched =
-      !result.steps.empty() && !result.interrupted && (result.saves > 0 || !plan.strategy.saves);
+      !result.steps.empty() && !result.interrupted && (result.saves > 0 || !plan.only().strategy.saves);
   for (const Tier tier : kTiers) {
     const Bytes planned = plan.arena_bytes(tier);
     const Bytes measured = count.peak_bytes[tier];

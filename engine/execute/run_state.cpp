@@ -50,8 +50,8 @@ StoredAs stored_as(ElementType type) {
   }
 }
 
-RunState::RunState(const Plan& plan, const Model& model, RunMemory& memory, Device& device, std::int64_t rank,
-                   double watchdog_seconds)
+RunState::RunState(const ModelPlan& plan, const Model& model, RunMemory& memory, Device& device,
+                   std::int64_t rank, double watchdog_seconds)
     : plan_(plan),
       model_(model),
       memory_(memory),

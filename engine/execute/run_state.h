@@ -13,7 +13,7 @@
 #include "engine/checkpoint/state_access.h"
 #include "engine/execute/device_copy.h"
 #include "engine/execute/run_memory.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/plan.h"
 #include "optim/loss_scale.h"
 #include "optim/stored_values.h"
 
@@ -26,7 +26,7 @@ class RunState {
  public:
   /// A copy of one buffer from or to the device takes `watchdog_seconds` at most. REQUIRES: all but `device`
   /// outlive this.
-  RunState(const Plan& plan, const Model& model, RunMemory& memory, Device& device, std::int64_t rank,
+  RunState(const ModelPlan& plan, const Model& model, RunMemory& memory, Device& device, std::int64_t rank,
            double watchdog_seconds);
 
   /// What this rank has of what is trained or frozen of a unit, and what it gives to checkpoints: ranks that
@@ -106,7 +106,7 @@ class RunState {
   /// `whole` is what is_whole copies get.
   void write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard);
 
-  const Plan& plan_;
+  const ModelPlan& plan_;
   const Model& model_;
   RunMemory& memory_;
   std::int64_t rank_;

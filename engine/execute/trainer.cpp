@@ -60,48 +60,31 @@ LiveFigures total_of(LiveFigures before, const Executor& executor) {
 
 }  // namespace
 
-Bytes RunPrograms::arena_bytes(Tier tier) const {
-  return strata::arena_bytes(*training, *interludes, tier);
-}
-
-RunPrograms programs_of(const Plan& plan) {
-  return {.training = &plan.training,
-          .interludes = &plan.interludes,
-          .models = {&plan},
-          .channels = &plan.channels};
-}
-
-RunPrograms programs_of(const JointPlan& plan) {
-  RunPrograms programs = {
-      .training = &plan.training, .interludes = &plan.interludes, .models = {}, .channels = &plan.channels};
-  for (const std::optional<Plan>& model : plan.models) programs.models.push_back(model ? &*model : nullptr);
-  return programs;
-}
-
-Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const RunPrograms& programs,
-                 Device& device, Options options)
-    : run_(run), options_(std::move(options)), streams_(device, bool(options_.make_device_group)) {
+Trainer::Trainer(std::vector<ModelSetup> models, const Plan& plan, Device& device, Options options)
+    : run_(models.front().config),
+      options_(std::move(options)),
+      streams_(device, bool(options_.make_device_group)) {
   std::vector<ProductsOf> products;
   for (std::size_t m = 0; m < models.size(); ++m) {
-    const Strategy& strategy = programs.models[m]->strategy;
+    const Strategy& strategy = plan.models[m]->strategy;
     products.push_back({models[m].model, strategy.precision, strategy.microbatch});
     if (has(strategy, Interlude::sampling))
       products.push_back({*models[m].model.sampling, strategy.precision, strategy.samples.of_rank});
   }
   products_ = choose_products(device, run_.device.product_table, products, options_.world);
   EnumArray<Tier, Bytes> bytes;
-  for (const Tier tier : kTiers) bytes[tier] = programs.arena_bytes(tier);
+  for (const Tier tier : kTiers) bytes[tier] = plan.arena_bytes(tier);
   on_every_rank(options_.world, [&] { memory_.emplace(bytes, device, store_options(run_, options_)); });
-  streams_.meter().watch(Tier::device, memory_->tiers().device, programs.arena_bytes(Tier::device));
-  streams_.meter().watch(Tier::host, memory_->tiers().host, programs.arena_bytes(Tier::host));
+  streams_.meter().watch(Tier::device, memory_->tiers().device, plan.arena_bytes(Tier::device));
+  streams_.meter().watch(Tier::host, memory_->tiers().host, plan.arena_bytes(Tier::host));
   if (options_.world != nullptr) {
-    ranks_.emplace(*options_.world, programs.training->program.groups, *programs.channels,
-                   options_.make_device_group, &streams_);
+    ranks_.emplace(*options_.world, plan.training().program.groups, plan.channels, options_.make_device_group,
+                   &streams_);
   }
   ScratchBytes scratch;
   for (std::size_t m = 0; m < models.size(); ++m) {
-    const Plan& plan = *programs.models[m];
-    scratch.raise(scratch_of_run(device.scratch_rules(), models[m].model, plan.strategy));
+    const ModelPlan& own = *plan.models[m];
+    scratch.raise(scratch_of_run(device.scratch_rules(), models[m].model, own.strategy));
     ModelRun::Setup setup = {
         .config = models[m].config,
         .model = models[m].model,
@@ -123,7 +106,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
       setup.stop_requested = [this] { return stop_->load(); };
       setup.on_stop_agreed = [this, m](std::int64_t step) { end_soon(m, step); };
     }
-    models_.push_back(std::make_unique<ModelRun>(std::move(setup), plan));
+    models_.push_back(std::make_unique<ModelRun>(std::move(setup), own));
   }
   results_.resize(models_.size());
   endings_.resize(models_.size());
@@ -132,19 +115,8 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
   streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
   scratch_.planned = device.scratch_rules().parts(scratch);
   if (!options_.recording.empty()) recorder_.emplace(options_.recording);
-  make_executors(programs);
+  make_executors(plan);
 }
-
-Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device,
-                 TrainingData data, Options options)
-    : Trainer(
-          config,
-          [&] {
-            std::vector<ModelSetup> models;
-            models.push_back({config, model, std::move(data)});
-            return models;
-          }(),
-          programs_of(plan), device, std::move(options)) {}
 
 Executor::Options Trainer::executor_options() const {
   Executor::Options options{.mode = run_.plan.lanes,
@@ -155,7 +127,7 @@ Executor::Options Trainer::executor_options() const {
   return options;
 }
 
-void Trainer::make_executors(const RunPrograms& programs) {
+void Trainer::make_executors(const Plan& plan) {
   Executor::Options options = executor_options();
   options.on_failure = [this](const std::exception& error) {
     if (options_.on_failure) options_.on_failure(error);
@@ -169,10 +141,10 @@ void Trainer::make_executors(const RunPrograms& programs) {
   OfInterludes<std::vector<Executor::ModelOperations>> interludes;
   std::vector<SaveSchedule> saves(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    const Plan* plan = programs.models[m];
-    if (plan == nullptr) continue;
-    training[m] = {&models_[m]->training(), &plan->training.program.instructions};
-    for (const auto& [interlude, program] : plan->interludes) {
+    const std::optional<ModelPlan>& own = plan.models[m];
+    if (!own) continue;
+    training[m] = {&models_[m]->training(), &own->training.program.instructions};
+    for (const auto& [interlude, program] : own->interludes) {
       interludes[interlude].resize(models_.size());
       interludes[interlude][m] = {models_[m]->interlude(interlude), &program.program.instructions};
     }
@@ -181,14 +153,14 @@ void Trainer::make_executors(const RunPrograms& programs) {
   const std::lock_guard watching(watching_);
   if (training_) before_ = total_of(before_, *training_);
   interludes_.clear();
-  for (const auto& [interlude, program] : *programs.interludes)
+  for (const auto& [interlude, program] : plan.interludes())
     interludes_.try_emplace(interlude, program, std::move(interludes[interlude]), streams_, options);
   if (options_.observer) {
     options.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
   }
   options.saves = std::move(saves);
   options.recorder = recorder_ ? &*recorder_ : nullptr;
-  training_.emplace(*programs.training, std::move(training), streams_, options);
+  training_.emplace(plan.training(), std::move(training), streams_, options);
 }
 
 /// Steps end, and why is looked at then. Other lanes may be in the next round already, and in an asynchronous
@@ -485,13 +457,13 @@ void Trainer::replan() {
     remaining.push_back(is_under_way(m) ? models_[m]->remaining_steps() : 0);
   }
   count_planned();
-  const std::optional<RunPrograms> programs = options_.several->replan(remaining);
-  if (!programs) return;
+  const Plan* const plan = options_.several->replan(remaining);
+  if (plan == nullptr) return;
   measure();
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    if (is_under_way(m)) models_[m]->replan(*programs->models[m]);
+    if (is_under_way(m)) models_[m]->replan(*plan->models[m]);
   }
-  make_executors(*programs);
+  make_executors(*plan);
 }
 
 /// What the plan says of the steps since the call before.

@@ -13,31 +13,17 @@
 
 #include "engine/execute/machine.h"
 #include "engine/execute/model_run.h"
-#include "engine/plan/search/joint.h"
+#include "engine/plan/search/plan.h"
 
 namespace strata {
-
-/// What a run goes through, and by model its part in it: null if it has none.
-struct RunPrograms {
-  const PlannedProgram* training = nullptr;
-  const OfInterludes<PlannedProgram>* interludes = nullptr;
-  std::vector<const Plan*> models;
-  const std::set<Channel>* channels = nullptr;  ///< in which programs of any stage exchange values
-
-  /// The largest of all programs.
-  Bytes arena_bytes(Tier tier) const;
-};
-/// Those of a run of one model, and of several. REQUIRES: the plan outlives them.
-RunPrograms programs_of(const Plan& plan);
-RunPrograms programs_of(const JointPlan& plan);
 
 /// What a run of several models does with one that ends before others.
 struct SeveralModels {
   /// By model.
   using Steps = std::vector<std::int64_t>;
-  /// Programs for the models that have `remaining` steps, which leave their state where it is. Nothing: the
-  /// run keeps its programs. The result must live until the call after the next.
-  std::function<std::optional<RunPrograms>(const Steps& remaining)> replan = {};
+  /// A plan for the models that have `remaining` steps, which leaves their state where it is. Null: the run
+  /// keeps its plan. The result must live until the call after the next.
+  std::function<const Plan*(const Steps& remaining)> replan = {};
   /// Called when all models have their state, and their folders are locked.
   std::function<void()> on_begin = {};
   /// Called when a model has ended; by then its files are on the disk.
@@ -75,13 +61,10 @@ class Trainer {
     TrainingData data;
   };
 
-  /// `run` has what all models share: the drives, the device's limits, the lanes. With several ranks each
-  /// calls it, with equal programs, and train() after it. REQUIRES: what is referred to outlives the trainer.
-  Trainer(const RunConfig& run, std::vector<ModelSetup> models, const RunPrograms& programs, Device& device,
-          Options options);
-  /// Makes a run of one model.
-  Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device, TrainingData data,
-          Options options);
+  /// The first model's config has what all models share: the drives, the device's limits, the lanes. With
+  /// several ranks each calls it, with plans of one planner, and train() after it. REQUIRES: there is a
+  /// model; all have a part in the plan; what is referred to outlives the trainer.
+  Trainer(std::vector<ModelSetup> models, const Plan& plan, Device& device, Options options);
 
   /// Runs each model to its config's train.steps, or until `stop`; then saves if its checkpoint.path is given
   /// and the last step did not. A stop of one rank ends all, after the round that follows. Throws what the
@@ -117,7 +100,7 @@ class Trainer {
  private:
   void begin_models(const std::vector<TrainListener*>& listeners);
   void check_space();
-  void make_executors(const RunPrograms& programs);
+  void make_executors(const Plan& plan);
   Executor::Options executor_options() const;
   bool is_under_way(std::size_t model) const { return results_[model] == std::nullopt; }
   bool is_done() const;

@@ -96,14 +96,9 @@ class Explanation {
     line("By itself each resource would take, for what this plan does: {}.", text);
   }
 
-  TierPlan tier_of(std::size_t rank, Tier tier) const {
-    return input_.is_several ? tier_plan(advice_.run->joint_plans[rank], tier)
-                             : tier_plan(advice_.run->stages[rank], tier);
-  }
-
   void say_tiers(std::size_t rank) {
     for (const Tier tier : used_tiers(advice_.now.budgets)) {
-      const TierPlan plan = tier_of(rank, tier);
+      const TierPlan plan = tier_plan(advice_.run->plans[rank], tier);
       if (plan.peak_bytes == 0) continue;
       const std::string_view where = tier == Tier::nvme   ? "The drives hold"
                                      : tier == Tier::host ? "The host holds"
@@ -190,18 +185,13 @@ class Explanation {
 
   void say_saved(std::size_t rank) {
     SavedUnits saved;
-    const auto add_plan = [&](const Plan& plan, const Model& model) {
-      const SavedUnits of_plan = count_saved(plan, model);
-      saved.none += of_plan.none;
-      saved.some += of_plan.some;
-      saved.all += of_plan.all;
-    };
-    if (!input_.is_several) {
-      add_plan(advice_.run->stages[rank], *input_.models.front());
-    } else {
-      const JointPlan& stage_set = advice_.run->joint_plans[rank];
-      for (std::size_t m = 0; m < stage_set.models.size(); ++m)
-        if (stage_set.models[m]) add_plan(*stage_set.models[m], *input_.models[m]);
+    const Plan& plan = advice_.run->plans[rank];
+    for (std::size_t m = 0; m < plan.models.size(); ++m) {
+      if (!plan.models[m]) continue;
+      const SavedUnits of_model = count_saved(*plan.models[m], *input_.models[m]);
+      saved.none += of_model.none;
+      saved.some += of_model.some;
+      saved.all += of_model.all;
     }
     std::string list;
     const auto add = [&](std::int64_t units, std::string_view what) {

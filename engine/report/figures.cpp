@@ -15,6 +15,26 @@ bool has_drives(const TierBudgets& budgets) {
 
 }  // namespace
 
+TierPlan tier_plan(const Plan& plan, Tier tier) {
+  const TierUse* use = &plan.training().use[tier];
+  for (const auto& [interlude, program] : plan.interludes())
+    if (program.use[tier].peak_bytes > use->peak_bytes) use = &program.use[tier];
+  return {.tier = tier,
+          .budget = plan.budgets[tier],
+          .peak_bytes = plan.arena_bytes(tier),
+          .by_kind = use->by_kind};
+}
+
+std::string memory_text(const Plan& plan) {
+  std::string text;
+  for (const Tier tier : used_tiers(plan.budgets)) {
+    const TierPlan of_tier = tier_plan(plan, tier);
+    text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", name_of(tier),
+                        format_bytes(of_tier.peak_bytes), format_bytes(of_tier.budget));
+  }
+  return text;
+}
+
 std::vector<Tier> used_tiers(const TierBudgets& budgets) {
   if (has_drives(budgets)) return {kTiers.begin(), kTiers.end()};
   return {Tier::device, Tier::host};

@@ -12,7 +12,7 @@
 
 #include "base/enum_array.h"
 #include "engine/execute/model_run.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/plan.h"
 
 namespace strata {
 
@@ -23,17 +23,7 @@ struct TierPlan {
   Bytes peak_bytes = 0;
   EnumArray<BufferKind, Bytes> by_kind = {};  ///< at the peak
 };
-/// `plan` is that of a model or of several.
-template <typename AnyPlan>
-TierPlan tier_plan(const AnyPlan& plan, Tier tier) {
-  const TierUse* use = &plan.training.use[tier];
-  for (const auto& [interlude, program] : plan.interludes)
-    if (program.use[tier].peak_bytes > use->peak_bytes) use = &program.use[tier];
-  return {.tier = tier,
-          .budget = plan.budgets[tier],
-          .peak_bytes = plan.arena_bytes(tier),
-          .by_kind = use->by_kind};
-}
+TierPlan tier_plan(const Plan& plan, Tier tier);
 
 /// Those that a run has a budget for, and the links that it uses: between them, and between ranks.
 std::vector<Tier> used_tiers(const TierBudgets& budgets);
@@ -55,18 +45,8 @@ nlohmann::json by_link(const Value& value) {
   return json;
 }
 
-/// "device 22.79 MiB of 24.00 MiB, host …": what a plan takes of its budgets, for AnyPlan as tier_plan() has
-/// it.
-template <typename AnyPlan>
-std::string memory_text(const AnyPlan& plan) {
-  std::string text;
-  for (const Tier tier : used_tiers(plan.budgets)) {
-    const TierPlan of_tier = tier_plan(plan, tier);
-    text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", name_of(tier),
-                        format_bytes(of_tier.peak_bytes), format_bytes(of_tier.budget));
-  }
-  return text;
-}
+/// "device 22.79 MiB of 24.00 MiB, host …": what a plan takes of its budgets.
+std::string memory_text(const Plan& plan);
 
 /// {"parameter": bytes, …} in the order of BufferKind.
 nlohmann::json kinds_json(const EnumArray<BufferKind, Bytes>& by_kind);

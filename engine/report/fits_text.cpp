@@ -17,6 +17,19 @@ std::string rate_text(double tokens_per_second) {
 
 }  // namespace
 
+std::vector<TierPlan> fullest_tiers(const std::vector<Plan>& plans) {
+  std::vector<TierPlan> tiers;
+  for (const Tier tier : used_tiers(plans.front().budgets)) {
+    TierPlan fullest = tier_plan(plans.front(), tier);
+    for (const Plan& plan : plans) {
+      const TierPlan of_plan = tier_plan(plan, tier);
+      if (of_plan.peak_bytes > fullest.peak_bytes) fullest = of_plan;
+    }
+    if (fullest.peak_bytes > 0) tiers.push_back(fullest);
+  }
+  return tiers;
+}
+
 std::string fits_text(const std::vector<TierPlan>& tiers, double tokens_per_second, bool of_several) {
   std::string memory;
   for (const TierPlan& tier : tiers) {

@@ -10,21 +10,9 @@
 
 namespace strata {
 
-/// Each tier that the run uses, of the stage that takes most of it. REQUIRES: there is a plan; all have the
-/// same budgets. AnyPlan is as tier_plan() has it.
-template <typename AnyPlan>
-std::vector<TierPlan> fullest_tiers(const std::vector<AnyPlan>& stages) {
-  std::vector<TierPlan> tiers;
-  for (const Tier tier : used_tiers(stages.front().budgets)) {
-    TierPlan fullest = tier_plan(stages.front(), tier);
-    for (const AnyPlan& stage : stages) {
-      const TierPlan of_stage = tier_plan(stage, tier);
-      if (of_stage.peak_bytes > fullest.peak_bytes) fullest = of_stage;
-    }
-    if (fullest.peak_bytes > 0) tiers.push_back(fullest);
-  }
-  return tiers;
-}
+/// Each tier that the run uses, of the plan that takes most of it. REQUIRES: there is a plan; all have the
+/// same budgets.
+std::vector<TierPlan> fullest_tiers(const std::vector<Plan>& plans);
 
 /// "fits     device 21.10 GiB of 22.50 GiB, host …; at most 4,678 tokens/s\n". `of_several` ranks each has
 /// such tiers.

@@ -42,26 +42,13 @@ bool locale_is_utf8() {
   return false;
 }
 
-namespace {
-
-template <typename AnyPlan>
-PanelPlan panel_of(const AnyPlan& plan, std::function<LiveFigures()> live) {
+PanelPlan panel_plan(const Plan& plan, std::function<LiveFigures()> live) {
   PanelPlan panel = {.tiers = {}, .lanes = {}, .live = std::move(live), .is_utf8 = locale_is_utf8()};
   for (const Tier tier : used_tiers(plan.budgets))
     panel.tiers.push_back({tier, plan.arena_bytes(tier), plan.budgets[tier]});
   for (const Lane lane : kLanes)
-    if (!plan.training.dependencies.lanes[lane].empty()) panel.lanes.push_back(lane);
+    if (!plan.training().dependencies.lanes[lane].empty()) panel.lanes.push_back(lane);
   return panel;
-}
-
-}  // namespace
-
-PanelPlan panel_plan(const Plan& plan, std::function<LiveFigures()> live) {
-  return panel_of(plan, std::move(live));
-}
-
-PanelPlan panel_plan(const JointPlan& plan, std::function<LiveFigures()> live) {
-  return panel_of(plan, std::move(live));
 }
 
 void LivePanel::note_loss(double loss) {

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "engine/execute/executor.h"
-#include "engine/plan/search/joint.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/plan.h"
 
 namespace strata {
 
@@ -61,9 +60,7 @@ class LivePanel {
 /// Whether the environment's locale writes UTF-8.
 bool locale_is_utf8();
 
-/// The panel of a run of one model, or of several.
 PanelPlan panel_plan(const Plan& plan, std::function<LiveFigures()> live);
-PanelPlan panel_plan(const JointPlan& plan, std::function<LiveFigures()> live);
 
 /// What is said once where there is a panel.
 inline constexpr const char* kPanelHint = "press p for memory, lanes and the loss";

@@ -205,7 +205,7 @@ std::string leaderboard_text(const ModelsReport& report, bool is_verbose) {
                    100 * report.idle_share()));
   for (const Tier tier : used_tiers(report.plan->budgets))
     line("memory     " + tier_text(tier_plan(*report.plan, tier), report.measured));
-  for (const Link link : used_links(report.plan->training, report.plan->budgets))
+  for (const Link link : used_links(report.plan->training(), report.plan->budgets))
     line("traffic    " + moved_text(link, report.planned[link], report.measured));
   if (is_verbose) line("turns      " + sequence_text(*report.plan));
   return text;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/execute/model_run.h"
-#include "engine/report/joint_plan_report.h"
+#include "engine/report/plan_report.h"
 
 namespace strata {
 
@@ -16,14 +16,14 @@ struct ModelOutcome {
   std::string name;
   std::vector<std::pair<std::string, std::string>> overrides;  ///< keys of the run file, and its values
   const RunConfig* config = nullptr;
-  const Plan* plan = nullptr;  ///< null: it took no part in this process
-  TrainResult result;          ///< its measurements are of no meaning here
-  std::string ended = {};      ///< why before its last step; empty: trained, or interrupted
+  const ModelPlan* plan = nullptr;  ///< null: it took no part in this process
+  TrainResult result;               ///< its measurements are of no meaning here
+  std::string ended = {};           ///< why before its last step; empty: trained, or interrupted
 };
 
 /// A run and the machine it ran on.
 struct ModelsReport {
-  const JointPlan* plan = nullptr;          ///< null: nothing was left to train, so no figures are the run's
+  const Plan* plan = nullptr;               ///< null: nothing was left to train, so no figures are the run's
   const std::vector<ModelOutcome>& models;  ///< in the run file's order
   const Measurements& measured;             ///< of all models together
   const Traffic& planned;                   ///< of all models together, by all plans that the run had

@@ -13,11 +13,17 @@
 #include "engine/report/live_block.h"
 #include "engine/report/live_panel.h"
 #include "engine/report/live_ticker.h"
-#include "engine/report/model_label.h"
 #include "engine/report/progress_text.h"
 #include "engine/report/step_time.h"
 
 namespace strata {
+
+/// A model of a run, as people know it.
+struct ModelLabel {
+  std::string name;
+  std::int64_t steps = 0;  ///< train.steps
+  std::int64_t tokens_per_step = 0;
+};
 
 /// Writes to standard error. On a terminal it has a line for each model and a line for the run. If models are
 /// many it has lines for those under way that changed last. Otherwise a line on the run follows its first

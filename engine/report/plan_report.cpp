@@ -1,91 +1,122 @@
 #include "engine/report/plan_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
-#include <set>
-#include <utility>
 
 #include "base/counts.h"
-#include "engine/config/words.h"
-#include "engine/plan/search/timeline.h"
 #include "engine/report/change_words.h"
 #include "engine/report/figures.h"
+#include "engine/report/model_plan_report.h"
+#include "engine/report/progress_text.h"
 
 namespace strata {
 namespace {
 
-/// That of a pipeline is its schedule.
-std::string_view order_of(const Strategy& strategy) {
-  return strategy.mesh.pipeline > 1 ? word_of(strategy.pipeline.schedule) : word_of(strategy.order);
+/// Sum of a figure of the models that take part.
+template <typename Figure>
+auto sum_of(const Plan& plan, const Figure& figure) {
+  decltype(figure(*plan.models.front())) sum = 0;
+  for (const std::optional<ModelPlan>& model : plan.models)
+    if (model) sum += figure(*model);
+  return sum;
 }
 
-/// Those of the plan's stage, or of them those whose state lives on the device.
-std::int64_t count_units(const Plan& plan, bool on_device) {
-  std::int64_t count = 0;
-  for (std::int32_t u = 0; u < std::ssize(plan.strategy.state); ++u)
-    count += plan.strategy.has(u) && (!on_device || plan.strategy.on_device(u)) ? 1 : 0;
-  return count;
+std::int64_t active_models(const Plan& plan) {
+  return sum_of(plan, [](const ModelPlan&) { return std::int64_t{1}; });
 }
 
-/// Parameters as they were before later updates, as many of them as are kept at once.
-Bytes stashed_bytes(const Plan& plan) {
-  Bytes of_step = 0;
-  for (const Instruction& instruction : plan.training.program.instructions)
-    if (instruction.operation == Operation::stash) of_step += instruction.writes[0].bytes();
-  return of_step / plan.strategy.updates() * plan.strategy.updates_behind();
+double computing_share(const Plan& plan) {
+  const MergedPrograms& merged = plan.merged.value();
+  return merged.round_seconds > 0 ? merged.computing_seconds / merged.round_seconds : 0;
 }
 
-/// Flat parameters that are kept packed, and what they have as passes read them.
-struct PackedBytes {
-  Bytes packed = 0, whole = 0;
-};
+std::string model_text(const Plan& whole, const std::optional<ModelPlan>& plan, const ModelToPlan& model) {
+  if (!plan) return "takes no part";
+  std::string memory;
+  for (const Tier tier : used_tiers(whole.budgets))
+    memory += fmt::format("  {} {}", name_of(tier), format_bytes(plan->training.use[tier].live_bytes));
+  return fmt::format("{} parameters, {} steps of {} tokens, {}:{}", rounded_count(plan->parameters),
+                     model.steps, model.request.strategy.tokens(), name_of(plan->strategy.computes_in()),
+                     memory);
+}
 
-PackedBytes packed_bytes(const Program& program) {
-  PackedBytes bytes;
-  std::set<std::pair<std::int32_t, Role>> counted;
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation != Operation::unpack) continue;
-    const Operand& whole = instruction.writes[0];
-    if (!counted.emplace(instruction.unit, whole.role).second) continue;
-    bytes.packed += instruction.reads[0].bytes();
-    bytes.whole += whole.bytes();
+nlohmann::json model_json(const std::optional<ModelPlan>& plan, const ModelToPlan& model) {
+  nlohmann::json json = {{"name", model.name}, {"steps", model.steps}, {"takes_part", plan.has_value()}};
+  if (!plan) return json;
+  json.update(model_plan_json(*plan, nullptr));
+  json["memory"] = by_tier([&](Tier tier) {
+    const TierUse& use = plan->training.use[tier];
+    return nlohmann::json{{"live_bytes", use.live_bytes}, {"by_kind", kinds_json(use.by_kind)}};
+  });
+  return json;
+}
+
+std::string merged_text(const Plan& plan, std::span<const ModelToPlan> models, const MachineRates* rates) {
+  constexpr std::size_t kLongestName = 40;
+  std::string text;
+  const auto line = [&](const std::string& content) { text += content + '\n'; };
+  std::size_t longest = 0;
+  for (const ModelToPlan& model : models) longest = std::max(longest, columns_of(model.name));
+  longest = std::min(longest, kLongestName);
+  line(fmt::format("models   {}: {} parameters; a round has a step of each", active_models(plan),
+                   rounded_count(sum_of(plan, [](const ModelPlan& model) { return model.parameters; }))));
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    line(fmt::format("  {:<{}}  {}", shortened(models[m].name, longest), longest,
+                     model_text(plan, plan.models[m], models[m])));
   }
-  return bytes;
-}
-
-/// What an asynchronous schedule does to the run.
-std::string stale_text(const Plan& plan) {
-  const Strategy& strategy = plan.strategy;
-  const std::int64_t behind = strategy.updates_behind(), stages = strategy.mesh.pipeline;
-  const std::string kept =
-      fmt::format("{} version{} of weights {} kept here, {} more than one takes", behind + 1,
-                  behind == 0 ? "" : "s", behind == 0 ? "is" : "are", format_bytes(stashed_bytes(plan)));
-  if (strategy.updates() == 1)
-    return fmt::format("{} changes the mathematics: each step's gradients are of weights one step old; {}",
-                       word_of(strategy.pipeline.schedule), kept);
-  return fmt::format(
-      "{} changes the mathematics: {} updates a step, one a microbatch, whose gradients on stage s are of "
-      "weights that lack the last {} - s; {}",
-      word_of(strategy.pipeline.schedule), strategy.updates(), stages - 1, kept);
-}
-
-double seconds_of_sampled_token(const Plan& plan, const MachineRates& rates) {
-  const PlannedProgram& sampling = plan.interludes.at(Interlude::sampling);
-  return simulated_seconds(sampling.program, sampling.dependencies, rates);
-}
-
-std::string samples_text(const Plan& plan, const MachineRates* rates) {
-  const SampleShape& samples = plan.strategy.samples;
-  std::string text =
-      fmt::format("{} prompt{}, of at most {} tokens with what follows; a token of each takes ",
-                  samples.prompts, samples.prompts == 1 ? "" : "s", samples.longest);
-  text += fmt::format("a forward pass of {} x {} tokens", samples.of_rank.batch, samples.of_rank.sequence);
-  if (rates != nullptr) text += fmt::format(", {:.3f} s", seconds_of_sampled_token(plan, *rates));
+  for (const Tier tier : used_tiers(plan.budgets)) line(tier_text(tier_plan(plan, tier)));
+  for (const Link link : used_links(plan.training(), plan.budgets))
+    line(traffic_text(plan.training(), link, "round"));
+  line(fmt::format("FLOPs    {:.3e} per round for the models, {:.3e} executed",
+                   sum_of(plan, [](const ModelPlan& model) { return model.flops.model; }),
+                   sum_of(plan, [](const ModelPlan& model) { return model.flops.executed; })));
+  line(fmt::format("program  {} instructions, {} buffers", plan.training().program.instructions.size(),
+                   plan.training().program.buffers.size()));
+  line("turns    " + sequence_text(plan));
+  if (rates != nullptr) line("at best  " + needs_text(step_needs(plan, *rates), "round"));
   return text;
+}
+
+std::string brief_merged_text(const Plan& plan) {
+  const std::int64_t parameters = sum_of(plan, [](const ModelPlan& model) { return model.parameters; });
+  return fmt::format(
+      "models   {}, {} parameters together; a round has a step of each\n"
+      "memory   {}\n"
+      "round    predicted {}",
+      active_models(plan), rounded_count(parameters), memory_text(plan),
+      seconds_text(plan.merged->round_seconds));
+}
+
+nlohmann::json merged_json(const Plan& plan, std::span<const ModelToPlan> models) {
+  nlohmann::json of_models = nlohmann::json::array();
+  for (std::size_t m = 0; m < models.size(); ++m) of_models.push_back(model_json(plan.models[m], models[m]));
+  nlohmann::json json = {
+      {"models", of_models},
+      {"parameters", sum_of(plan, [](const ModelPlan& model) { return model.parameters; })},
+      {"traffic", traffic_json(plan.training())},
+      {"flops",
+       {{"model", sum_of(plan, [](const ModelPlan& model) { return model.flops.model; })},
+        {"executed", sum_of(plan, [](const ModelPlan& model) { return model.flops.executed; })}}},
+      {"instructions", plan.training().program.instructions.size()},
+      {"computing_share", computing_share(plan)}};
+  json.update(sequences_json(plan));
+  return json;
+}
+
+std::string brief_text_of_one(const Plan& plan, double seconds, const MachineRates& rates) {
+  const Strategy& strategy = plan.only().strategy;
+  const Mesh& mesh = strategy.mesh;
+  const bool is_of_several = mesh.ranks() > 1;
+  return fmt::format(
+      "memory   {}{}\n"
+      "step     {} sequences of {} tokens{}{}, {}; predicted {}, limited by {}",
+      memory_text(plan), is_of_several ? ", on each rank" : "",
+      strategy.microbatch.batch * strategy.microbatches * mesh.data(),
+      strategy.microbatch.sequence * mesh.context,
+      strategy.microbatches > 1 ? fmt::format(" in microbatches of {}", strategy.microbatch.batch) : "",
+      is_of_several ? fmt::format(" on {} ranks", mesh.ranks()) : "", strata::name_of(strategy.computes_in()),
+      seconds_text(seconds), step_needs(plan, rates).binding());
 }
 
 }  // namespace
@@ -122,65 +153,6 @@ nlohmann::json needs_json(const StepNeeds& needs) {
             {"nvme", needs.nvme}}}};
 }
 
-/// "saved of 12 blocks: attention; of 4: attention, sum", or what recomputing means.
-std::string saved_text(const Plan& plan, const Model& model) {
-  const Strategy& strategy = plan.strategy;
-  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
-  std::map<std::vector<std::string>, std::int64_t> units;
-  std::int64_t saving_nothing = 0, all = 0;
-  for (std::size_t u = 0; u < model.units.size(); ++u) {
-    const std::vector<UnitPasses::Level>& levels = compute->passes(model.units[u]).levels;
-    if (levels.size() == 1 || !strategy.has(static_cast<std::int32_t>(u))) continue;
-    ++all;
-    const std::size_t level = std::min(strategy.saved_level[u], levels.size() - 1);
-    if (level == 0) ++saving_nothing;
-    if (level > 0 && level + 1 < levels.size()) ++units[levels[level].saved];
-  }
-  std::string text = fmt::format("{} of {} blocks recompute their activations", saving_nothing, all);
-  for (const auto& [names, count] : units)
-    text += fmt::format(", {} all but {}", count, fmt::join(names, ", "));
-  return text;
-}
-
-std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates) {
-  std::string text;
-  const auto line = [&](const std::string& content) { text += content + '\n'; };
-  const Strategy& strategy = plan.strategy;
-  line(fmt::format(
-      "model    {}: {} parameters in {} units{}", model.architecture.model_type,
-      rounded_count(plan.parameters), model.units.size(),
-      model.freezes() ? fmt::format(", {} of them trained", rounded_count(plan.trained_parameters)) : ""));
-  line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
-                   strategy.microbatch.batch, strategy.microbatch.sequence, order_of(strategy),
-                   strata::name_of(strategy.computes_in()), saved_text(plan, model)));
-  if (strategy.is_asynchronous()) line("weights  " + stale_text(plan));
-  line(fmt::format(
-      "state    {} bytes per {}, {} in all; on the device for {} of {} units",
-      strategy.state_format.state_bytes(strategy.precision),
-      model.freezes() ? fmt::format("trained parameter, {} per frozen one", size_of(strategy.precision))
-                      : "parameter",
-      format_bytes(strategy.state_format.state_bytes(strategy.precision) * plan.trained_parameters),
-      count_units(plan, true), count_units(plan, false)));
-  if (const PackedBytes bytes = packed_bytes(plan.training.program); bytes.packed > 0)
-    line(fmt::format("packed   parameters of blocks are kept and travel in {}, in place of {}",
-                     format_bytes(bytes.packed), format_bytes(bytes.whole)));
-  if (strategy.gathers()) {
-    line(fmt::format(
-        "gathered {} of {} units stay whole from one pass to another, so that {} less are sent per step",
-        plan.kept_gathered.units, count_units(plan, false), format_bytes(plan.kept_gathered.bytes)));
-  }
-  for (const Tier tier : used_tiers(plan.budgets)) line(tier_text(tier_plan(plan, tier)));
-  for (const Link link : used_links(plan.training, plan.budgets))
-    line(traffic_text(plan.training, link, "step"));
-  line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model,
-                   plan.flops.executed));
-  line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
-                   plan.training.program.buffers.size()));
-  if (rates != nullptr) line("at best  " + needs_text(step_needs(plan, *rates), "step"));
-  if (plan.interludes.contains(Interlude::sampling)) line("samples  " + samples_text(plan, rates));
-  return text;
-}
-
 std::string brief_model_text(const Model& whole) {
   const double trained =
       static_cast<double>(whole.trained_parameters()) / static_cast<double>(whole.parameters());
@@ -189,53 +161,43 @@ std::string brief_model_text(const Model& whole) {
                      whole.freezes() ? fmt::format(", {:.3g} % of them trained", 100 * trained) : "");
 }
 
-std::string brief_plan_text(const Plan& plan, double seconds, const MachineRates& rates) {
-  const Strategy& strategy = plan.strategy;
-  const Mesh& mesh = strategy.mesh;
-  const bool is_of_several = mesh.ranks() > 1;
-  return fmt::format(
-      "memory   {}{}\n"
-      "step     {} sequences of {} tokens{}{}, {}; predicted {}, limited by {}",
-      memory_text(plan), is_of_several ? ", on each rank" : "",
-      strategy.microbatch.batch * strategy.microbatches * mesh.data(),
-      strategy.microbatch.sequence * mesh.context,
-      strategy.microbatches > 1 ? fmt::format(" in microbatches of {}", strategy.microbatch.batch) : "",
-      is_of_several ? fmt::format(" on {} ranks", mesh.ranks()) : "", strata::name_of(strategy.computes_in()),
-      seconds_text(seconds), step_needs(plan, rates).binding());
+std::string sequence_text(const Plan& plan) {
+  std::string chosen = "as given", others;
+  for (const ComparedSequence& one : plan.merged->sequences) {
+    if (one.is_chosen) {
+      chosen = one.name;
+    } else {
+      others +=
+          fmt::format("{} {} {:.4f} s", others.empty() ? "; compared with" : ",", one.name, one.seconds);
+    }
+  }
+  return fmt::format("{}, planned {:.4f} s per round ({:.4f} s of computing, {:.0f} %){}", chosen,
+                     plan.merged->round_seconds, plan.merged->computing_seconds, 100 * computing_share(plan),
+                     others);
 }
 
-nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
-  nlohmann::json json = {
-      {"parameters", plan.parameters},
-      {"trained_parameters", plan.trained_parameters},
-      {"tokens_per_step", plan.training.program.loss_terms},
-      {"order", order_of(plan.strategy)},
-      {"precision", strata::name_of(plan.strategy.computes_in())},
-      {"units_with_device_state", count_units(plan, true)},
-      {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
-      {"memory", by_tier([&](Tier tier) { return tier_json(tier_plan(plan, tier)); })},
-      {"traffic", traffic_json(plan.training)},
-      {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
-      {"instructions", plan.training.program.instructions.size()},
-  };
-  if (plan.strategy.is_asynchronous()) {
-    json["stale_weights"] = {{"changes", stale_text(plan)},
-                             {"updates_behind", plan.strategy.updates_behind()},
-                             {"updates_per_step", plan.strategy.updates()},
-                             {"versions", plan.strategy.updates_behind() + 1},
-                             {"stashed_bytes", stashed_bytes(plan)}};
-  }
-  if (const PackedBytes bytes = packed_bytes(plan.training.program); bytes.packed > 0)
-    json["packed"] = {{"bytes", bytes.packed}, {"unpacked_bytes", bytes.whole}};
-  if (plan.strategy.gathers()) {
-    json["kept_gathered"] = {{"units", plan.kept_gathered.units}, {"unsent_bytes", plan.kept_gathered.bytes}};
-  }
+nlohmann::json sequences_json(const Plan& plan) {
+  nlohmann::json sequences = nlohmann::json::array();
+  for (const ComparedSequence& one : plan.merged->sequences)
+    sequences.push_back({{"name", one.name}, {"seconds", one.seconds}, {"chosen", one.is_chosen}});
+  return {{"turn_sequences", sequences},
+          {"round_seconds", plan.merged->round_seconds},
+          {"computing_seconds", plan.merged->computing_seconds}};
+}
+
+std::string plan_text(const Plan& plan, std::span<const ModelToPlan> models, const MachineRates* rates) {
+  return plan.merged ? merged_text(plan, models, rates)
+                     : text_of_only_model(plan, *models.front().model, rates);
+}
+
+std::string brief_plan_text(const Plan& plan, double seconds, const MachineRates& rates) {
+  return plan.merged ? brief_merged_text(plan) : brief_text_of_one(plan, seconds, rates);
+}
+
+nlohmann::json plan_json(const Plan& plan, std::span<const ModelToPlan> models, const MachineRates* rates) {
+  nlohmann::json json = plan.merged ? merged_json(plan, models) : model_plan_json(plan.only(), rates);
+  json["memory"] = by_tier([&](Tier tier) { return tier_json(tier_plan(plan, tier)); });
   if (rates != nullptr) json.update(needs_json(step_needs(plan, *rates)));
-  if (plan.interludes.contains(Interlude::sampling)) {
-    json["samples"] = {{"prompts", plan.strategy.samples.prompts},
-                       {"max_length", plan.strategy.samples.longest}};
-    if (rates != nullptr) json["samples"]["seconds_per_token"] = seconds_of_sampled_token(plan, *rates);
-  }
   return json;
 }
 

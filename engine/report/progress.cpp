@@ -91,7 +91,7 @@ void ProgressLine::on_step(const StepReport& report) {
   const std::lock_guard lock(mutex_);
   step_time_.add(report);
   for (const std::string& line : skipped_steps_.lines_of(report)) say(line);
-  const double utilisation = rate_.share(plan_.flops.model, step_time_.seconds());
+  const double utilisation = rate_.share(plan_.only().flops.model, step_time_.seconds());
   if (verbose_) say_rate();
   if (terminal_) {
     if (panel_) panel_->note_loss(report.loss);
@@ -124,7 +124,7 @@ void ProgressLine::say_rate() {
 
 std::string ProgressLine::line_of(const StepReport& report, double utilisation, std::size_t columns) const {
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * step_time_.seconds();
-  const double speed = static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds();
+  const double speed = static_cast<double>(plan_.training().program.loss_terms) / step_time_.seconds();
   std::vector<LinePart> parts = {
       {fmt::format("step {}/{}", report.step + 1, config_.train.steps)},
       {"loss " + loss_text(report)},

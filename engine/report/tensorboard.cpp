@@ -47,24 +47,16 @@ std::string as_preformatted(const std::string& text) {
   return block;
 }
 
-template <typename AnyPlan, typename Peak>
-StepCosts costs_of(const AnyPlan& plan, const Peak& peak) {
-  StepCosts costs{.tokens = static_cast<double>(plan.training.program.loss_terms),
-                  .model_flops = plan.flops.model,
-                  .traffic = plan.training.step_traffic};
-  for (const Tier tier : kTiers) costs.peak_bytes[tier] = peak(tier);
-  return costs;
-}
-
 }  // namespace
 
-StepCosts step_costs(const Plan& plan) {
-  return costs_of(plan, [&](Tier tier) { return plan.arena_bytes(tier); });
-}
-
-StepCosts step_costs(const JointPlan& plan, std::size_t model) {
-  const Plan& own = plan.models[model].value();
-  return costs_of(own, [&](Tier tier) { return own.training.use[tier].live_bytes; });
+StepCosts step_costs(const Plan& plan, std::size_t model) {
+  const ModelPlan& own = plan.models[model].value();
+  StepCosts costs{.tokens = static_cast<double>(own.training.program.loss_terms),
+                  .model_flops = own.flops.model,
+                  .traffic = own.training.step_traffic};
+  for (const Tier tier : kTiers)
+    costs.peak_bytes[tier] = plan.merged ? own.training.use[tier].live_bytes : plan.arena_bytes(tier);
+  return costs;
 }
 
 TensorBoardLog::TensorBoardLog(const std::string& folder, ProductRate& rate, std::function<StepCosts()> costs)

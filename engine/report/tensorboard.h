@@ -8,23 +8,22 @@
 
 #include "base/enum_array.h"
 #include "engine/execute/trainer.h"
-#include "engine/plan/search/joint.h"
+#include "engine/plan/search/plan.h"
 #include "engine/report/event_file.h"
 #include "engine/report/product_rate.h"
 #include "engine/report/step_time.h"
 
 namespace strata {
 
-/// What a step takes, by the plan.
+/// What a step of a model takes, by the plan. Of several models its peaks are the most that is there for it
+/// at once.
 struct StepCosts {
   double tokens = 0, model_flops = 0;
   EnumArray<Tier, Bytes> peak_bytes = {};
   Traffic traffic;  ///< of a step that saves nothing
 };
-StepCosts step_costs(const Plan& plan);
-/// Those of one of several models; its peaks are the most that is there for it at once. REQUIRES: it takes
-/// part in the plan.
-StepCosts step_costs(const JointPlan& plan, std::size_t model);
+/// REQUIRES: the model takes part in the plan.
+StepCosts step_costs(const Plan& plan, std::size_t model = 0);
 
 /// Adds to curves after each step and each validation, and shows samples as texts.
 class TensorBoardLog : public TrainListener {

@@ -101,7 +101,7 @@ std::string details_text(const TrainReport& report) {
                    time.overlapped ? "" : ", its updates included", result.steps.back().drain_seconds));
   const std::string beaten = beaten_text(report);
   line(fmt::format("MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s{}); HFU {:.1f} %",
-                   100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
+                   100 * report.mfu(), report.plan.only().flops.model, report.median_step_seconds(),
                    report.rates.flops_per_second, beaten.empty() ? " measured" : "", 100 * report.hfu()));
   if (!beaten.empty())
     line("rates      the run was faster than the machine was as it began, and its rates count: " + beaten);
@@ -114,7 +114,7 @@ std::string details_text(const TrainReport& report) {
     line("memory     " + tier_text(tier_plan(report.plan, tier), result.measured));
   line(fmt::format("scratch    {}; measured {}", scratch_text(result.scratch.planned),
                    format_bytes(result.scratch.measured_bytes)));
-  for (const Link link : used_links(report.plan.training, report.plan.budgets))
+  for (const Link link : used_links(report.plan.training(), report.plan.budgets))
     line("traffic    " + moved_text(link, planned_traffic(report, link), result.measured));
   if (const std::string products = result.products.describe(); !products.empty())
     line("products   " + products);
@@ -129,16 +129,16 @@ double TrainReport::median_step_seconds() const {
 
 double TrainReport::tokens_per_second() const {
   const double seconds = median_step_seconds();
-  return seconds > 0 ? static_cast<double>(plan.training.program.loss_terms) / seconds : 0;
+  return seconds > 0 ? static_cast<double>(plan.training().program.loss_terms) / seconds : 0;
 }
 
 double TrainReport::mfu() const {
   const double seconds = median_step_seconds();
-  return seconds > 0 ? plan.flops.model / (seconds * rates.flops_per_second) : 0;
+  return seconds > 0 ? plan.only().flops.model / (seconds * rates.flops_per_second) : 0;
 }
 
 double TrainReport::hfu() const {
-  return mfu() * plan.flops.executed / plan.flops.model;
+  return mfu() * plan.only().flops.executed / plan.only().flops.model;
 }
 
 nlohmann::json rank_json(const Plan& plan, const TrainResult& result) {
@@ -197,7 +197,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"steps", result.counters.step},
       {"skipped_steps", result.counters.skipped},
       {"interrupted", result.interrupted},
-      {"precision", name_of(report.plan.strategy.computes_in())},
+      {"precision", name_of(report.plan.only().strategy.computes_in())},
       {"tokens_per_second", report.tokens_per_second()},
       {"step_seconds", list_of(result.steps, &StepReport::seconds)},
       {"drain_seconds", list_of(result.steps, &StepReport::drain_seconds)},
@@ -206,7 +206,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"simulated", simulated},
       {"mfu", report.mfu()},
       {"hfu", report.hfu()},
-      {"flops", {{"model", report.plan.flops.model}, {"executed", report.plan.flops.executed}}},
+      {"flops", {{"model", report.plan.only().flops.model}, {"executed", report.plan.only().flops.executed}}},
       {"machine", rates_json(report.rates)},
       {"machine_measured", rates_json(report.measured.value_or(report.rates))},
       {"memory",

@@ -53,17 +53,16 @@ std::string hash_of(const Program& program) {
   return hex(hash_text(print(program)));
 }
 
-/// What a Plan or a JointPlan runs, and the memory of each tier that it takes.
-template <typename Planned>
-void add_programs(Facts& facts, const Planned& plan, const std::string& of_whom) {
+/// What a plan runs, and the memory of each tier that it takes.
+void add_programs(Facts& facts, const Plan& plan, const std::string& of_whom) {
   for (const Tier tier : kTiers)
     facts.emplace_back(fmt::format("planned bytes of the tier {}{}", name_of(tier), of_whom),
                        fmt::format("{}", plan.arena_bytes(tier)));
-  facts.emplace_back("a hash of the training program" + of_whom, hash_of(plan.training.program));
+  facts.emplace_back("a hash of the training program" + of_whom, hash_of(plan.training().program));
   for (const Interlude interlude : kInterludes) {
-    const auto found = plan.interludes.find(interlude);
+    const auto found = plan.interludes().find(interlude);
     facts.emplace_back(fmt::format("a hash of the {} program{}", name_of(interlude), of_whom),
-                       found == plan.interludes.end() ? "" : hash_of(found->second.program));
+                       found == plan.interludes().end() ? "" : hash_of(found->second.program));
   }
 }
 
@@ -102,22 +101,16 @@ void require_one_run(const PreparedModel& model, bool fresh, Communicator* world
 void require_one_plan(const std::vector<Plan>& plans, Communicator* world) {
   if (world == nullptr) return;
   Facts facts;
-  for (const Plan& plan : plans) {
-    const std::string stage =
-        plans.size() > 1 ? fmt::format(" of stage {}", plan.strategy.pipeline.stage) : "";
-    facts.emplace_back("the planned order" + stage,
-                       plan.strategy.order == Order::layer_major ? "layer_major" : "microbatch_major");
-    add_programs(facts, plan, stage);
-  }
-  require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
-}
-
-void require_one_plan(const std::vector<JointPlan>& plans, Communicator* world) {
-  if (world == nullptr) return;
-  Facts facts;
-  for (std::size_t stage_set = 0; stage_set < plans.size(); ++stage_set) {
-    const std::string of_stage_set = plans.size() > 1 ? fmt::format(" of stage set {}", stage_set) : "";
-    add_programs(facts, plans[stage_set], of_stage_set);
+  for (std::size_t p = 0; p < plans.size(); ++p) {
+    const Plan& plan = plans[p];
+    const std::string of_whom =
+        plans.size() > 1 ? fmt::format(" of stage {}{}", plan.merged ? "set " : "", p) : "";
+    if (!plan.merged) {
+      facts.emplace_back("the planned order" + of_whom, plan.only().strategy.order == Order::layer_major
+                                                            ? "layer_major"
+                                                            : "microbatch_major");
+    }
+    add_programs(facts, plan, of_whom);
   }
   require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }

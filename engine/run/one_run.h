@@ -5,8 +5,8 @@
 
 #include "collectives/communicator.h"
 #include "engine/config/run_config.h"
-#include "engine/plan/search/joint.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/plan.h"
+#include "engine/plan/search/rates.h"
 #include "engine/run/prepared_model.h"
 
 namespace strata {
@@ -18,10 +18,7 @@ MachineRates agree_on_hosts(RunConfig& config, Communicator* world);
 /// Throws ConfigError on every rank if run file, model, data or --fresh differ, naming what, and where.
 void require_one_run(const PreparedModel& model, bool fresh, Communicator* world);
 
-/// Throws ConfigError on every rank if plans differ. Each rank compares every program that it can derive:
-/// today there is one for all.
+/// Throws ConfigError on every rank if plans differ.
 void require_one_plan(const std::vector<Plan>& plans, Communicator* world);
-/// Throws ConfigError on every rank if plans of several models differ.
-void require_one_plan(const std::vector<JointPlan>& plans, Communicator* world);
 
 }  // namespace strata

@@ -15,7 +15,6 @@
 #include "engine/plan/search/refusal.h"
 #include "engine/run/host.h"
 #include "engine/tune/precision.h"
-#include "engine/tune/request_of_run.h"
 
 namespace strata {
 namespace {
@@ -48,14 +47,10 @@ std::optional<PrecisionFacts::Stored> agree_on_stored(const RunConfig& config, C
   return {{json.at("checkpoint"), precision_named(json.at("precision").get<std::string>()).value()}};
 }
 
-bool fits_in_bf16(RunConfig config, const Model& model, const MachineRates& rates) {
-  config.train.precision = DType::bf16;
-  try {
-    make_plan(plan_request(config, model), model, rates);
-    return true;
-  } catch (const ConfigError&) {
-    return false;
-  }
+bool fits_in_bf16(const Planner& planner) {
+  std::vector<ModelToPlan> models = planner.models();
+  for (ModelToPlan& model : models) model.request.strategy.precision = DType::bf16;
+  return Planner(std::move(models), planner.is_several(), planner.rates()).find().has_value();
 }
 
 }  // namespace
@@ -102,13 +97,12 @@ AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::str
                              facts.without_bf16)};
 }
 
-std::vector<Plan> plans_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
-                           const MachineRates& rates) {
+std::vector<Plan> plans_in(const AgreedPrecision& precision, Planner& planner) {
   try {
-    return make_plans(plan_request(config, model), model, rates);
+    return planner.plan();
   } catch (const BudgetError& error) {
-    if (!precision.is_chosen || config.precision() != DType::fp32 || !fits_in_bf16(config, model, rates))
-      throw;
+    const Strategy& first = planner.models().front().request.strategy;
+    if (!precision.is_chosen || first.precision != DType::fp32 || !fits_in_bf16(planner)) throw;
     throw BudgetError(
         fmt::format("{} (train.precision auto chose fp32; with train.precision bf16 the run fits)",
                     error.what()),

@@ -28,8 +28,8 @@ struct AgreedPrecision {
 AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::string& without_bf16,
                                    Communicator* world);
 
-/// make_plans(). If it refuses an fp32 that was chosen and bf16 would fit, the error says so.
-std::vector<Plan> plans_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
-                           const MachineRates& rates);
+/// The planner's first plans. If it refuses an fp32 that was chosen, and bf16 would fit, the error says so.
+/// `precision` is that of the first model.
+std::vector<Plan> plans_in(const AgreedPrecision& precision, Planner& planner);
 
 }  // namespace strata

@@ -298,10 +298,8 @@ Advice advise(const AdviceInput& input) {
   try {
     advice.run = plan_run(models, input.is_several, now.rates);
     advice.now = prediction_of(now, *advice.run);
-    const PlannedRun& run = *advice.run;
     input.on_planning("finding the bound of its step");
-    advice.certificate = input.is_several ? certify(run.joint_plans, models, now.rates)
-                                          : certify(run.stages, *input.models.front(), now.rates);
+    advice.certificate = certify(advice.run->plans, models, now.rates);
   } catch (const BudgetError& error) {
     advice.refusal = error.what();
     needed = error.needed;

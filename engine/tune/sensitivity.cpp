@@ -70,8 +70,7 @@ SimulatedRun simulate(const AdviceInput& input) {
     const double more = kMoreOfEach * value;
     value += more;
     if (&value == &faster.flops_per_second) faster.kernels.speed_up(1 + kMoreOfEach);
-    const double step =
-        estimate_step(run.ranks, run.stages, run.joint_plans, first.plan.lanes, faster).seconds;
+    const double step = estimate_step(run.plans, first.plan.lanes, faster).seconds;
     result.sensitivities.push_back({rate.key, rate.unit, more / rate.in_unit, std::max(0.0, now - step)});
   }
 

@@ -99,7 +99,7 @@ TEST_F(AdapterRun, TrainsAdaptersAndNothingElse) {
   }
   const RunOutcome outcome = run(config_);
   EXPECT_LT(outcome.result.steps.back().loss, outcome.result.steps.front().loss);
-  EXPECT_EQ(outcome.plan.trained_parameters, model.trained_parameters());
+  EXPECT_EQ(outcome.plan.only().trained_parameters, model.trained_parameters());
 }
 
 /// B is zeros at first, so the first loss is that of the model itself; magnitudes are norms but for rounding.

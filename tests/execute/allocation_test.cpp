@@ -137,7 +137,7 @@ TEST(Arenas, ArePlannedPeaksAndTheirPagesAreTouchedNoFurther) {
   const Plan plan = test::make_plan(config, model);
   const BatchLoader data(config, model.architecture.vocabulary);
   CpuDevice device({.threads = 2, .link = {}});
-  Trainer trainer(config, model, plan, device, training_data(data), {});
+  Trainer trainer({{config, model, training_data(data)}}, plan, device, {});
   TrainListener silent;
   trainer.train(std::atomic<bool>(false), silent);
   EXPECT_LE(plan.arena_bytes(Tier::device), config.memory.device);

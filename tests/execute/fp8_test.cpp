@@ -55,7 +55,7 @@ TEST_F(Fp8, PlanIsThatOfBf16ButForScratch) {
   test::expect_the_plan_was_exact(fp8);
   config_.train.precision = DType::bf16;
   const RunOutcome bf16 = run(config_);
-  EXPECT_EQ(print(fp8.plan.training.program), print(bf16.plan.training.program));
+  EXPECT_EQ(print(fp8.plan.training().program), print(bf16.plan.training().program));
   EXPECT_NE(fp8.result.state_hash, bf16.result.state_hash);
 }
 

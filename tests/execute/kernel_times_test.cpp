@@ -45,7 +45,7 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
     for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::automatic}) {
       config.train.recompute = recompute;
       const Plan plan = test::make_plan(config, model);
-      const Works& works = plan.training.program.works;
+      const Works& works = plan.training().program.works;
       ASSERT_GT(works.size(), 2U);
       for (std::int32_t work = 0; work < std::ssize(works); ++work) {
         for (const auto& [call, repeated] : *works[work]) EXPECT_TRUE(times.has(call)) << call.name;

@@ -53,7 +53,9 @@ class LateUpdates : public ::testing::TestWithParam<LateArithmetic> {
     config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
     return config;
   }
-  static void expect_late(const RunOutcome& outcome) { EXPECT_TRUE(outcome.plan.strategy.updates_late); }
+  static void expect_late(const RunOutcome& outcome) {
+    EXPECT_TRUE(outcome.plan.only().strategy.updates_late);
+  }
 
   const test::TemporaryFolder folder_;
 };
@@ -170,7 +172,7 @@ TEST(LateUpdatesOfSkippedSteps, LeaveTheStateAsItIs) {
   config.memory.nvme_path = {folder.path().string()};
   config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
   const RunOutcome outcome = run(config);
-  EXPECT_TRUE(outcome.plan.strategy.updates_late);
+  EXPECT_TRUE(outcome.plan.only().strategy.updates_late);
   EXPECT_EQ(outcome.result.counters.skipped, expected.counters.skipped);
   EXPECT_EQ(outcome.result.state_hash, expected.state_hash);
 }
@@ -196,7 +198,7 @@ TEST(LateUpdatesOfRanks, EndTogetherAndGoOnToTheSameBits) {
       return rank == 1 ? RunOptions{.stop = &stop, .listener = &listener} : RunOptions{};
     });
     for (const RunOutcome& rank : stopped) {
-      EXPECT_TRUE(rank.plan.strategy.updates_late);
+      EXPECT_TRUE(rank.plan.only().strategy.updates_late);
       EXPECT_TRUE(rank.result.interrupted);
       EXPECT_EQ(rank.result.counters.step, stopped[0].result.counters.step);
     }

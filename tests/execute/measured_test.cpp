@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 constexpr Bytes kLie = kBufferAlignment;
 
 PlannedProgram& training_of(Plan& plan) {
-  return plan.training;
+  return plan.models.front()->training;
 }
 
 Bytes& peak_of(Plan& plan, Tier tier) {
@@ -166,7 +166,7 @@ TEST_F(LyingPlan, IsNotHeldAgainstARunThatWasStoppedBeforeItTouchedAll) {
   RunOutcome outcome = test::run(test::tiny_run(folder_.path()));
   outcome.result.interrupted = true;
   peak_of(outcome.plan, Tier::device) += kLie;
-  outcome.plan.training.step_traffic[Link::h2d] += kLie;
+  training_of(outcome.plan).step_traffic[Link::h2d] += kLie;
   EXPECT_THAT(differences_from_plan(outcome.plan, outcome.result), IsEmpty());
 }
 
@@ -185,7 +185,7 @@ TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
   for (const Tier tier : {Tier::device, Tier::host}) peak_of(plan, tier) = plan.arena_bytes(tier) + 5 * kLie;
   const BatchLoader data(config, model.architecture.vocabulary);
   const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 2, .link = {}});
-  Trainer trainer(config, model, plan, *device, training_data(data), {});
+  Trainer trainer({{config, model, training_data(data)}}, plan, *device, {});
   TrainListener silent;
   const TrainResult result = trainer.train(std::atomic<bool>(false), silent);
   for (const Tier tier : {Tier::device, Tier::host}) {

@@ -79,7 +79,7 @@ TEST_F(SeveralPipelines, HaveThemInEveryOrder) {
     SCOPED_TRACE(order);
     const std::vector<JointOutcome> ranks =
         run_together_on(2, configs, [&](int) { return JointOptions{.order = order}; });
-    for (const JointPlan& plan : ranks.front().plans) EXPECT_EQ(plan.sequences.front().name, order);
+    for (const Plan& plan : ranks.front().plans) EXPECT_EQ(plan.merged->sequences.front().name, order);
     expect_solo_bits(configs, ranks);
   }
 }

@@ -76,8 +76,8 @@ TEST(SeveralModels, HaveThemInEveryOrder) {
                                   "staggered, 4 under way"}) {
     SCOPED_TRACE(order);
     const JointOutcome outcome = run_together(configs, {.order = order});
-    for (const JointPlan& plan : outcome.plans) {
-      for (const ComparedSequence& compared : plan.sequences) EXPECT_EQ(compared.name, order);
+    for (const Plan& plan : outcome.plans) {
+      for (const ComparedSequence& compared : plan.merged->sequences) EXPECT_EQ(compared.name, order);
     }
     expect_solo_bits(configs, outcome);
   }
@@ -105,12 +105,12 @@ TEST(SeveralModels, ArePlannedAnewWithinTheMemoryOfTheFirstPlanWhenOneEnds) {
   for (RunConfig& config : configs) config.memory.device = 300 * KiB;
   const JointOutcome outcome = run_together(configs);
   ASSERT_EQ(outcome.plans.size(), 3);  // they have 3, 4, 4 and 6 steps
-  for (const JointPlan& plan : outcome.plans) {
+  for (const Plan& plan : outcome.plans) {
     for (const Tier tier : kTiers)
       EXPECT_LE(plan.arena_bytes(tier), outcome.plans.front().arena_bytes(tier)) << name_of(tier);
   }
-  EXPECT_LT(outcome.plans.back().training.program.instructions.size(),
-            outcome.plans.front().training.program.instructions.size());
+  EXPECT_LT(outcome.plans.back().training().program.instructions.size(),
+            outcome.plans.front().training().program.instructions.size());
   expect_solo_bits(configs, outcome);
 }
 

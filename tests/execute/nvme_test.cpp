@@ -85,7 +85,7 @@ TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
         config.plan.lanes = lanes;
         const RunOutcome outcome = run(config);
         EXPECT_EQ(outcome.result.state_hash, expected) << what << ", " << name_of(precision);
-        EXPECT_GT(outcome.plan.training.moved(Link::nvme_read), 0) << what;
+        EXPECT_GT(outcome.plan.training().moved(Link::nvme_read), 0) << what;
         EXPECT_LE(outcome.plan.arena_bytes(Tier::host), *config.memory.host);
         expect_the_plan_was_exact(outcome);
       }
@@ -255,7 +255,7 @@ TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   const RunOutcome outcome = run(config);
   EXPECT_EQ(outcome.result.state_hash, expected);
   expect_the_plan_was_exact(outcome);
-  const auto state = static_cast<double>(14 * outcome.plan.parameters);
+  const auto state = static_cast<double>(14 * outcome.plan.only().parameters);
   EXPECT_GE(state,
             0.95 * static_cast<double>(config.memory.device + *config.memory.host + config.memory.nvme_size));
   config.model.config["num_hidden_layers"] = 81;

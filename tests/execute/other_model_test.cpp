@@ -110,7 +110,7 @@ RunOutcome train(const Model& model, const RunConfig& config, Communicator* worl
   };
   data.validation = data.training;
   data.sampler = [](std::int64_t) { return nlohmann::json(); };
-  Trainer trainer(config, model, outcome.plan, device, data, {.fresh = true, .world = world});
+  Trainer trainer({{config, model, data}}, outcome.plan, device, {.fresh = true, .world = world});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(never, silent);
@@ -135,13 +135,13 @@ TEST(OtherModel, LearnsWithTheSameBitsAtEveryPlacement) {
   const std::vector<StepReport>& steps = resident.result.steps;
   ASSERT_EQ(steps.size(), 30U);
   EXPECT_LT(steps.back().loss, 0.2 * steps.front().loss);
-  EXPECT_EQ(resident.plan.training.program.loss_terms, 6 * 4 * kOutputs);
+  EXPECT_EQ(resident.plan.training().program.loss_terms, 6 * 4 * kOutputs);
   ASSERT_FALSE(resident.result.validation.empty());
 
   config.memory.device = kUnlimited;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     config.plan.order = order;
-    config.memory.device = resident.plan.training.use[Tier::device].peak_bytes * 2 / 3;
+    config.memory.device = resident.plan.training().use[Tier::device].peak_bytes * 2 / 3;
     const RunOutcome tight = train(model, config);
     EXPECT_LT(tight.plan.arena_bytes(Tier::device), resident.plan.arena_bytes(Tier::device));
     EXPECT_EQ(tight.result.state_hash, resident.result.state_hash);
@@ -161,7 +161,7 @@ TEST(OtherModel, SendsRowsOfItsTableBetweenRanks) {
   for (std::size_t rank = 0; rank < 3; ++rank)
     threads.emplace_back([&, rank] { ranks[rank] = train(model, config, worlds[rank].get()); });
   for (std::thread& thread : threads) thread.join();
-  const auto& instructions = ranks[0].plan.training.program.instructions;
+  const auto& instructions = ranks[0].plan.training().program.instructions;
   EXPECT_TRUE(std::ranges::any_of(instructions, [](const Instruction& instruction) {
     return instruction.operation == Operation::sum_rows && instruction.unit == 0;
   }));

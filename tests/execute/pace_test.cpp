@@ -20,7 +20,7 @@ TEST(Pace, SlowsLanesDownAndChangesNoBit) {
   config.train.threads = 1;
   config.parallel.tensor = 2;
   const RunOutcome free = run_ranks(config, 2)[0];
-  const Program& program = free.plan.training.program;
+  const Program& program = free.plan.training().program;
   Bytes sent = 0;
   for (const Instruction& instruction : program.instructions)
     sent += instruction.lane == Lane::tensor ? instruction.exchange.sent : 0;
@@ -40,7 +40,7 @@ TEST(Pace, HoldsUpThePeerOfASlowLink) {
   config.train.steps = 1;
   config.train.threads = 1;
   config.parallel.pipeline = 2;
-  const Bytes sent = run_ranks(config, 2)[0].plan.training.moved(Link::send);
+  const Bytes sent = run_ranks(config, 2)[0].plan.training().moved(Link::send);
   constexpr double kSeconds = 0.4;
   config.device.sent_per_second = static_cast<Bytes>(static_cast<double>(sent) / kSeconds);
   EXPECT_GE(busy_seconds(run_ranks(config, 2)[1], Lane::receive), 0.9 * kSeconds);

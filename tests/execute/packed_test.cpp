@@ -103,9 +103,9 @@ TEST_F(PackedParameters, TravelInAboutHalfOfTheBytes) {
   config_.model.config["intermediate_size"] = 256;
   config_.memory.optimizer_state = TierChoice::host;
   config_.memory.device = test::smallest_bytes(config_);
-  const Bytes whole = run(config_).plan.training.moved(Link::h2d);
+  const Bytes whole = run(config_).plan.training().moved(Link::h2d);
   config_.memory.trained_as = ParameterFormat::fp8;
-  const Bytes packed = run(config_).plan.training.moved(Link::h2d);
+  const Bytes packed = run(config_).plan.training().moved(Link::h2d);
   Bytes parameters = 0;  // of blocks
   const Model model = test::model_of(config_);
   for (std::size_t u = 1; u + 1 < model.units.size(); ++u) parameters += model.units[u].elements;
@@ -144,7 +144,7 @@ TEST_F(PackedParameters, ThatAreFrozenTakeHalfOfTheDevice) {
   config_.model.config["intermediate_size"] = 512;
   const auto kept = [&] {
     Bytes bytes = 0;
-    const Program program = run(config_).plan.training.program;
+    const Program program = run(config_).plan.training().program;
     for (const StateEntry& place : program.state)
       if (place.part == StateKey::frozen) bytes += program.buffer(place.buffer).bytes;
     return bytes;
@@ -216,11 +216,11 @@ TEST_P(PackedOnRanks, LearnAsIfTheyWereNotAndTheSameWhereverTheyLive) {
     hashes.insert(outcome.result.state_hash);
     for (std::size_t step = 0; step < whole.result.steps.size(); ++step)
       EXPECT_NEAR(outcome.result.steps[step].loss, whole.result.steps[step].loss, 2e-3) << step;
-    sent = outcome.plan.training.moved(Link::all_gather);
+    sent = outcome.plan.training().moved(Link::all_gather);
   };
   add(config_);
-  if (whole.plan.strategy.is_sharded()) {
-    EXPECT_LT(sent, whole.plan.training.moved(Link::all_gather));
+  if (whole.plan.only().strategy.is_sharded()) {
+    EXPECT_LT(sent, whole.plan.training().moved(Link::all_gather));
   }
   RunConfig config = config_;
   config.memory.optimizer_state = TierChoice::device;
@@ -298,7 +298,7 @@ TEST_F(PackedInBlocks, TakeTheBytesOfTheirCodes) {
   config_.model.config["intermediate_size"] = 1024;
   const auto kept = [&](ParameterFormat format) {
     config_.memory.frozen_as = format;
-    const Program program = test::run(config_).plan.training.program;
+    const Program program = test::run(config_).plan.training().program;
     Bytes bytes = 0;  // without embedding and head
     for (const StateEntry& place : program.state) {
       const bool is_block = place.unit > 0 && place.unit + 1 < std::ssize(program.units);

@@ -243,7 +243,7 @@ class LateSums : public CommFaults {
 
 /// No two buffers of the host share bytes, by which lanes would wait for one another.
 void spread_host(Plan& plan) {
-  PlannedProgram& planned = plan.training;
+  PlannedProgram& planned = plan.models.front()->training;
   Bytes end = 0;
   for (Buffer& buffer : planned.program.buffers) {
     if (buffer.tier == Tier::host) buffer.offset = std::exchange(end, end + buffer.bytes);

@@ -111,7 +111,7 @@ TEST_F(RanksOfAnyStage, HaveTheSameBitsWhereParametersStayGatheredAndWhereTheyDo
         for (const RunOutcome& rank : run_ranks(config, 2)) {
           expect_the_plan_was_exact(rank);
           hashes.insert(rank.result.state_hash);
-          gathered.insert(rank.plan.training.moved(Link::all_gather));
+          gathered.insert(rank.plan.training().moved(Link::all_gather));
         }
       }
       EXPECT_EQ(hashes.size(), 1U);
@@ -132,7 +132,7 @@ TEST_F(RanksOfAnyStage, SendWhatIsPlannedOfUnitsWhoseSumsAreMadeInPartsToo) {
   Bytes gradients = 0;
   for (const Unit& unit : test::model_of(config).units) gradients += unit.elements * size_of(DType::fp32);
   for (const RunOutcome& rank : run_ranks(config, 3)) {
-    EXPECT_LT(rank.plan.training.moved(Link::all_reduce), 2 * gradients);  // sent whole to both others
+    EXPECT_LT(rank.plan.training().moved(Link::all_reduce), 2 * gradients);  // sent whole to both others
     expect_the_plan_was_exact(rank);
   }
 }

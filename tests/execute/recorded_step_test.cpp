@@ -23,8 +23,8 @@ constexpr double kClockError = 1e-6;
 /// REQUIRES: the device's clock is the host's, as the CPU device's is: those of others begin together only as
 /// closely as the host notices an event.
 void expect_a_whole_step(const RunOutcome& outcome, const RecordedStep& recorded) {
-  const Program& program = outcome.plan.training.program;
-  const Dependencies& dependencies = outcome.plan.training.dependencies;
+  const Program& program = outcome.plan.training().program;
+  const Dependencies& dependencies = outcome.plan.training().dependencies;
   ASSERT_EQ(recorded.times.size(), program.instructions.size());
   const auto time_of = [&](std::int32_t i) { return recorded.times[static_cast<std::size_t>(i)]; };
   for (const Lane lane : kLanes) {
@@ -159,7 +159,7 @@ TEST(RecordedSteps, OfLateUpdatesHaveThoseOfTheStepBefore) {
   const std::string hash = run(config).result.state_hash;
   SomeSteps some({0, 2, 3, 4});
   const RunOutcome outcome = run(config, {.recording = {&some}});
-  ASSERT_TRUE(outcome.plan.strategy.updates_late);
+  ASSERT_TRUE(outcome.plan.only().strategy.updates_late);
   EXPECT_EQ(outcome.result.state_hash, hash);
   EXPECT_THAT(some.seen(), ::testing::ElementsAre(0, 2, 3, 4));
   EXPECT_GT(some.missing(), 0);  // the first step has none before it

@@ -283,7 +283,7 @@ TEST(SavingOnDrives, TakesNoMoreThanAUnitOfHostMemoryAndReadsNothing) {
   config.memory.host =
       3 * *config.memory.host;  // with the least memory no update keeps its unit until it is saved
   const Plan plan = test::make_plan(config, test::model_of(config));
-  for (const Link link : kLinks) EXPECT_EQ(plan.training.moved_by_save(link), 0) << name_of(link);
+  for (const Link link : kLinks) EXPECT_EQ(plan.training().moved_by_save(link), 0) << name_of(link);
 }
 
 TEST(SavingStopped, FinishesTheCheckpointOfAStepThatWasReported) {

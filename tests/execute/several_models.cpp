@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "engine/plan/search/planner.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/request_of_run.h"
 #include "tests/support/queued_device.h"
@@ -32,12 +33,12 @@ Members members_of(const std::vector<RunConfig>& configs, std::int64_t rank) {
   return members;
 }
 
-JointPlanner planner_of(const Members& members) {
+Planner planner_of(const Members& members) {
   std::vector<ConfiguredModel> models;
   models.reserve(members.size());
   for (const std::unique_ptr<Member>& member : members)
     models.push_back({member->name, &member->config, &member->model});
-  return JointPlanner(models_to_plan(models), planning_rates(members.front()->config));
+  return {models_to_plan(models), true, planning_rates(members.front()->config)};
 }
 
 std::vector<std::int64_t> steps_of(const std::vector<RunConfig>& configs) {
@@ -53,22 +54,21 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
   const int rank = options.world == nullptr ? 0 : options.world->rank();
   const Members members = members_of(configs, rank);
   JointOutcome outcome;
-  JointPlanner planner = planner_of(members);
-  const std::size_t stage_set = planner.stage_set_of(rank);
-  outcome.plans.push_back(std::move(planner.plan(steps_of(configs), options.order)[stage_set]));
+  Planner planner = planner_of(members);
+  outcome.plans.push_back(planner.of_rank(planner.plan(steps_of(configs), options.order), rank));
   const std::unique_ptr<Device> device = make_cpu_device({.threads = 2, .link = {}});
   std::vector<Trainer::ModelSetup> models;
   models.reserve(members.size());
   for (const std::unique_ptr<Member>& member : members)
     models.push_back({member->config, member->model, data_of(member->config, member->model, member->data)});
   SeveralModels several = options.several;
-  several.replan = [&](const SeveralModels::Steps& remaining) -> std::optional<RunPrograms> {
-    std::optional<std::vector<JointPlan>> plans = planner.replan(remaining, options.order);
-    if (!plans) return std::nullopt;
-    return programs_of(outcome.plans.emplace_back(std::move((*plans)[stage_set])));
+  several.replan = [&](const SeveralModels::Steps& remaining) -> const Plan* {
+    std::optional<std::vector<Plan>> plans = planner.find(remaining, options.order);
+    if (!plans) return nullptr;
+    return &outcome.plans.emplace_back(planner.of_rank(*plans, rank));
   };
   Trainer trainer(
-      configs.front(), std::move(models), programs_of(outcome.plans.front()), *device,
+      std::move(models), outcome.plans.front(), *device,
       {.watchdog_seconds = 60, .files = options.files, .world = options.world, .several = several});
   const std::atomic<bool> never = false;
   TrainListener silent;
@@ -111,7 +111,7 @@ std::string joint_refusal(const std::vector<RunConfig>& configs) {
 void expect_the_plans_were_exact(const JointOutcome& outcome) {
   for (const Tier tier : kTiers) {
     Bytes planned = 0;
-    for (const JointPlan& plan : outcome.plans) planned = std::max(planned, plan.arena_bytes(tier));
+    for (const Plan& plan : outcome.plans) planned = std::max(planned, plan.arena_bytes(tier));
     EXPECT_EQ(outcome.measured.count.peak_bytes[tier], planned) << name_of(tier);
   }
   for (const Link link : kLinks)

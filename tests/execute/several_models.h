@@ -11,7 +11,7 @@
 namespace strata::test {
 
 struct JointOutcome {
-  std::deque<JointPlan> plans;  ///< one after another, of the rank's stage set
+  std::deque<Plan> plans;  ///< one after another, of the rank's stage set
   std::vector<TrainResult> results;
   Measurements measured;
   Traffic planned;

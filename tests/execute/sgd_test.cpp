@@ -137,9 +137,9 @@ TEST_F(SgdRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
     for (const Bytes size : sizes) per_parameter += size;
     for (const Unit& unit : test::model_of(config).units)
       for (const Bytes size : sizes) expected += align_up(unit.elements * size, kBufferAlignment);
-    EXPECT_EQ(outcome.plan.training.moved(Link::nvme_read), expected);
-    EXPECT_EQ(outcome.plan.training.moved(Link::nvme_write), expected);
-    EXPECT_EQ(outcome.plan.strategy.state_format.state_bytes(way.precision), per_parameter);
+    EXPECT_EQ(outcome.plan.training().moved(Link::nvme_read), expected);
+    EXPECT_EQ(outcome.plan.training().moved(Link::nvme_write), expected);
+    EXPECT_EQ(outcome.plan.only().strategy.state_format.state_bytes(way.precision), per_parameter);
   }
 }
 

@@ -107,7 +107,7 @@ TEST_P(SharedFrozen, IsHeldOnceAndModelsHaveTheBitsOfTheirRunsAlone) {
     config.memory.trained_as = ParameterFormat::fp8;
   }
   const JointOutcome outcome = run_together(configs);
-  const Program& program = outcome.plans.front().training.program;
+  const Program& program = outcome.plans.front().training().program;
   const auto [named, held] = frozen_bytes(program);
   // The first two have the same three layers; the third's first is theirs too.
   const Program& first = outcome.plans.front().models[0]->training.program;
@@ -128,7 +128,7 @@ TEST(SharedFrozenValues, AreThoseOfOneFolderCutAlike) {
   std::vector<RunConfig> configs = runs(folder);
   const auto is_shared = [&] {
     const JointOutcome outcome = run_together({configs[0], configs[1]});
-    const auto [named, held] = frozen_bytes(outcome.plans.front().training.program);
+    const auto [named, held] = frozen_bytes(outcome.plans.front().training().program);
     EXPECT_GT(named, 0);
     return held < named;
   };
@@ -160,7 +160,7 @@ TEST(SharedFrozenValues, OfRanksAreHeldOnceOnEach) {
     for (RunConfig& config : configs) config.parallel.pipeline = pipeline;
     const std::vector<JointOutcome> outcomes = test::run_together_on(2, configs);
     for (const JointOutcome& outcome : outcomes) {
-      const auto [named, held] = frozen_bytes(outcome.plans.front().training.program);
+      const auto [named, held] = frozen_bytes(outcome.plans.front().training().program);
       EXPECT_LT(held, named);
     }
     for (std::size_t m = 0; m < configs.size(); ++m) {

@@ -45,7 +45,7 @@ class SparseGradients : public ::testing::TestWithParam<SparseLayout> {
 };
 
 Bytes sent(const RunOutcome& outcome) {
-  const PlannedProgram& program = outcome.plan.training;
+  const PlannedProgram& program = outcome.plan.training();
   return program.moved(Link::all_gather) + program.moved(Link::reduce_scatter) +
          program.moved(Link::all_reduce);
 }

@@ -97,8 +97,8 @@ TEST(StateFormatOfARun, MovesItsBytesPerParameterToAndFromDrives) {
     }
     EXPECT_NEAR(static_cast<double>(expected), static_cast<double>(bytes_per_parameter * model.parameters()),
                 0.06 * static_cast<double>(expected));
-    EXPECT_EQ(outcome.plan.training.moved(Link::nvme_read), expected);
-    EXPECT_EQ(outcome.plan.training.moved(Link::nvme_write), expected);
+    EXPECT_EQ(outcome.plan.training().moved(Link::nvme_read), expected);
+    EXPECT_EQ(outcome.plan.training().moved(Link::nvme_write), expected);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "engine/generate/prompts.h"
 #include "engine/model/run_model.h"
 #include "engine/plan/lower/lower.h"
+#include "engine/plan/search/planner.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/request_of_run.h"
 #include "tests/support/queued_device.h"
@@ -80,14 +81,14 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const Model model = model_of_rank(config, rank);
   const BatchLoader data(config, model.architecture.vocabulary);
   std::vector<Plan> plans = make_plans(config, model, options.piece_bytes);
-  const std::int64_t stage = plans.front().strategy.mesh.stage(rank);
+  const std::int64_t stage = plans.front().only().strategy.mesh.stage(rank);
   RunOutcome outcome{.plan = std::move(plans[static_cast<std::size_t>(stage)]), .result = {}};
   if (options.change_plan) options.change_plan(outcome.plan);
   const std::unique_ptr<Device> device =
       options.device == nullptr ? make_cpu_device({.threads = options.device_threads, .link = options.link})
                                 : nullptr;
-  Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : *device,
-                  data_of(config, model, data),
+  Trainer trainer({{config, model, data_of(config, model, data)}}, outcome.plan,
+                  options.device != nullptr ? *options.device : *device,
                   {.fresh = options.fresh,
                    .watchdog_seconds = options.watchdog_seconds,
                    .faults = options.faults,
@@ -165,8 +166,9 @@ Tensors left_by(const RunConfig& config, const std::vector<StateKey>& kinds, Dev
   const Plan plan = make_plan(config, model);
   const std::unique_ptr<Device> own =
       device == nullptr ? make_cpu_device({.threads = 2, .link = {}}) : nullptr;
-  Trainer trainer(config, model, plan, own ? *own : *device,
-                  training_data(data, model.context, {.short_length = model.form.short_length}), {});
+  Trainer trainer(
+      {{config, model, training_data(data, model.context, {.short_length = model.form.short_length})}}, plan,
+      own ? *own : *device, {});
   TrainListener silent;
   trainer.train(std::atomic<bool>(false), silent);
   Tensors tensors;

@@ -101,7 +101,7 @@ TEST(TensorGroups, ThatSayWhatTheSectionSaysChangeNoBitAndNoPlan) {
                              {.tensors = {"*norm*"}, .weight_decay = 0}};
   const RunOutcome with = run(config);
   EXPECT_EQ(with.result.state_hash, without.result.state_hash);
-  EXPECT_EQ(print(with.plan.training.program), print(without.plan.training.program));
+  EXPECT_EQ(print(with.plan.training().program), print(without.plan.training().program));
 }
 
 TEST(TensorGroups, JoinEqualNeighboursAndFollowShards) {
@@ -201,7 +201,7 @@ TEST_P(TensorGroupsOf, HaveTheSameBitsInPiecesOfAnySize) {
       config.memory.host = host;
       const RunOutcome outcome = run(config, {.piece_bytes = piece});
       EXPECT_EQ(outcome.result.state_hash, expected) << piece << " on " << host;
-      EXPECT_GT(outcome.plan.training.moved(Link::nvme_read), 0);
+      EXPECT_GT(outcome.plan.training().moved(Link::nvme_read), 0);
       expect_the_plan_was_exact(outcome);
     }
   }

@@ -178,7 +178,7 @@ TEST_F(TensorTest, SendsRowsOfPartsOfTheVocabulary) {
   config.parallel.sparse_gradients = false;
   const std::vector<RunOutcome> whole = run_ranks(config, 4);
   const auto sums_rows = [](const RunOutcome& rank) {
-    return std::ranges::any_of(rank.plan.training.program.instructions,
+    return std::ranges::any_of(rank.plan.training().program.instructions,
                                [](const Instruction& each) { return each.operation == Operation::sum_rows; });
   };
   EXPECT_TRUE(sums_rows(sparse[0]));
@@ -196,7 +196,7 @@ TEST_F(TensorTest, ExchangesStatisticsOfLogits) {
   const Plan plan = run_ranks(config, 2)[0].plan;
   const std::int64_t tokens = config.data.sequence_length, hidden = 32;
   std::vector<std::int64_t> elements;
-  for (const Instruction& instruction : plan.training.program.instructions) {
+  for (const Instruction& instruction : plan.training().program.instructions) {
     if (instruction.lane == Lane::tensor && instruction.unit == 4 && instruction.microbatch == 0)
       elements.push_back(instruction.writes.front().elements);
   }
@@ -208,9 +208,9 @@ TEST_F(TensorTest, TakesTurnsBetweenMicrobatches) {
   RunConfig config = this->config({.recompute = Recompute::none});
   config.plan.order = Order::layer_major;
   const Plan plan = run_ranks(config, 2)[0].plan;
-  ASSERT_TRUE(plan.strategy.interleaves);
+  ASSERT_TRUE(plan.only().strategy.interleaves);
   std::vector<std::pair<std::int32_t, std::int32_t>> forward;  // microbatch, segment
-  for (const Instruction& instruction : plan.training.program.instructions) {
+  for (const Instruction& instruction : plan.training().program.instructions) {
     if (instruction.operation == Operation::forward && instruction.unit == 1 && instruction.microbatch < 3)
       forward.emplace_back(instruction.microbatch, instruction.segment);
   }
@@ -264,8 +264,8 @@ TEST_F(TensorTest, SendsPartsOfTokens) {
   const std::int64_t part = config.data.sequence_length / 2 * hidden * size_of(DType::fp32);
   const std::int64_t per_part = others * part * config.microbatches();
   for (const RunOutcome& rank : run_ranks(config, 2)) {
-    EXPECT_EQ(rank.plan.training.moved(Link::all_gather), per_part * (6 * layers + 2));
-    EXPECT_EQ(rank.plan.training.moved(Link::reduce_scatter), per_part * (4 * layers + 2));
+    EXPECT_EQ(rank.plan.training().moved(Link::all_gather), per_part * (6 * layers + 2));
+    EXPECT_EQ(rank.plan.training().moved(Link::reduce_scatter), per_part * (4 * layers + 2));
     expect_the_plan_was_exact(rank);
   }
 }
@@ -281,7 +281,7 @@ TEST_F(TensorTest, PassesPartsOfTokensFromStageToStage) {
       config.parallel.stages = {"embedding", "block.1"};
       config.train.steps = 2;
       for (const RunOutcome& rank : run_ranks(config, 4)) {
-        sent[sequence] = std::max(sent[sequence], rank.plan.training.moved(Link::send));
+        sent[sequence] = std::max(sent[sequence], rank.plan.training().moved(Link::send));
         if (sequence) hashes.insert(rank.result.state_hash);
         expect_the_plan_was_exact(rank);
       }

@@ -184,10 +184,10 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 2, .link = {}});
   RunMemory memory({plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host), 0}, *device, {});
   const LaneStreams streams(*device);
-  const UnitCompute compute(model, plan.strategy.precision, plan.strategy.microbatch);
-  const std::vector<UnitShare> shares = shares_of(model, plan.strategy, 0);
+  const UnitCompute compute(model, plan.only().strategy.precision, plan.only().strategy.microbatch);
+  const std::vector<UnitShare> shares = shares_of(model, plan.only().strategy, 0);
   Operations operations(
-      {.program = &plan.training.program,
+      {.program = &plan.training().program,
        .compute = &compute,
        .shares = shares,
        .streams = &streams,
@@ -197,7 +197,7 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
        .optimizer = {},
        .threads = 1});
   for (const LaneMode mode : {LaneMode::serial, LaneMode::overlapped}) {
-    Executor executor(plan.training, {{&operations, &plan.training.program.instructions}}, streams,
+    Executor executor(plan.training(), {{&operations, &plan.training().program.instructions}}, streams,
                       {.mode = mode, .watchdog_seconds = 60, .observer = {}});
     try {
       executor.run({{.first = 0, .count = 2}}, std::atomic<bool>(false), {});
@@ -216,13 +216,13 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
   const Model model = test::model_of(config);
   Plan plan = test::make_plan(config, model);
   // A cycle that no program order gives: the first load waits for the last update of its own step.
-  auto& dependencies = plan.training.dependencies;
+  auto& dependencies = plan.models.front()->training.dependencies;
   const auto first_load = dependencies.lanes[Lane::data].front();
   const auto updates = static_cast<std::int32_t>(dependencies.lanes[Lane::cpu].size());
   nth(dependencies.waits, first_load)[Lane::cpu] = {updates - 1, false};
   const BatchLoader data(config, model.architecture.vocabulary);
   const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 1, .link = {}});
-  Trainer trainer(config, model, plan, *device, training_data(data), {});
+  Trainer trainer({{config, model, training_data(data)}}, plan, *device, {});
   TrainListener silent;
   try {
     trainer.train(std::atomic<bool>(false), silent);

@@ -163,7 +163,7 @@ struct Outcome {
 Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   const ModelConfig keys = {read_hf_config(config.model.path), config.model.path};
   const Model model = model_of_run(architecture_of_run(keys, config), config);
-  const Plan plan = make_plan(config, model);
+  const Plan plan = std::move(make_plans(config, model, planning_rates(config)).front());
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
     // The update leaves the gradient it used in place, so the first step's is read right after it.
@@ -179,7 +179,7 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   };
   Trainer::Options options;
   if (config.plan.lanes == LaneMode::serial) options.observer = collect;
-  Trainer trainer(config, model, plan, device, data_of(golden, config, model.form), options);
+  Trainer trainer({{config, model, data_of(golden, config, model.form)}}, plan, device, options);
   TrainListener silent;
   outcome.result = trainer.train(std::atomic<bool>(false), silent);
   for (std::size_t u = 0; u < model.units.size(); ++u) {

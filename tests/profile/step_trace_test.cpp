@@ -74,7 +74,7 @@ class StepTraces : public ::testing::Test {
   static constexpr std::int64_t kBegin = 1'700'000'000'000'000'000;
   test::TemporaryFolder folder_;
   const test::Profiled of_;
-  const Plan& plan_ = of_.plan;
+  const ModelPlan& plan_ = of_.plan;
   RoundTimeline timeline_;
 };
 

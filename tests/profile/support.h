@@ -24,7 +24,7 @@ struct Profiled {
 
   Model model;
   MachineRates rates;
-  Plan plan;
+  ModelPlan plan;
   StepProfile profile;
 };
 

@@ -63,16 +63,9 @@ TrainResult result_of(const std::vector<double>& losses, const std::vector<doubl
 class ModelsReportTest : public ::testing::Test {
  protected:
   ModelsReportTest() {
-    std::vector<ConfiguredModel> models;
-    models.reserve(3);
+    plan_ = planner_.plan().front();
     for (std::size_t m = 0; m < 3; ++m) {
-      models.push_back({labels_[m].name, &configs_[m], &models_[m]});
-      labels_[m].steps = configs_[m].train.steps;
-      labels_[m].tokens_per_step = 96;
-    }
-    plan_ = JointPlanner(models_to_plan(models), rates_).plan({20, 20, 20}).front();
-    for (std::size_t m = 0; m < 3; ++m) {
-      outcomes_.push_back({.name = labels_[m].name,
+      outcomes_.push_back({.name = planner_.models()[m].name,
                            .overrides = {{"optimizer.lr", "1e-" + std::to_string(m)}},
                            .config = &configs_[m],
                            .plan = &*plan_.models[m],
@@ -98,8 +91,11 @@ class ModelsReportTest : public ::testing::Test {
   std::vector<RunConfig> configs_ = {tiny_config(3), tiny_config(3), tiny_config(2)};
   std::vector<Model> models_ = {model_of(configs_[0]), model_of(configs_[1]), model_of(configs_[2])};
   MachineRates rates_ = planning_rates(configs_[0]);
-  std::vector<ModelLabel> labels_ = {{"first"}, {"second"}, {"third"}};
-  JointPlan plan_;
+  Planner planner_ = {models_to_plan({{"first", configs_.data(), models_.data()},
+                                      {"second", &configs_[1], &models_[1]},
+                                      {"third", &configs_[2], &models_[2]}}),
+                      true, rates_};
+  Plan plan_;
   std::vector<ModelOutcome> outcomes_;
   Measurements measured_;
   Traffic planned_;
@@ -260,46 +256,44 @@ TEST_F(ModelsJson, TellsOfTheRunInTheWordsOfARunOfOneModel) {
   EXPECT_EQ(json["traffic"]["h2d"]["planned_bytes"], 7);
   EXPECT_EQ(json["traffic"]["h2d"]["measured_bytes"], 0);
   EXPECT_EQ(json["machine"], rates_json(rates_));
-  EXPECT_EQ(json["turn_sequences"].size(), plan_.sequences.size());
-  EXPECT_EQ(json["round_seconds"], plan_.round_seconds);
+  EXPECT_EQ(json["turn_sequences"].size(), plan_.merged->sequences.size());
+  EXPECT_EQ(json["round_seconds"], plan_.merged->round_seconds);
 }
 
 TEST_F(JointPlanReport, HasALineForEachModelAndWhatAllShare) {
-  const std::string text = joint_plan_text(plan_, labels_, nullptr);
+  const std::string text = plan_text(plan_, planner_.models(), nullptr);
   const Bytes device = plan_.models[2]->training.use[Tier::device].live_bytes;
   EXPECT_THAT(text, AllOf(HasSubstr("models   3: "), HasSubstr("\n  first   "), HasSubstr("\n  second  "),
                           HasSubstr("\n  third   21,664 parameters, 20 steps of 96 tokens, bf16:  device " +
                                     format_bytes(device)),
                           HasSubstr("\ndevice  peak "), HasSubstr(" per round"), HasSubstr("\nturns    "),
                           HasSubstr(" s of computing, "), Not(HasSubstr("needs "))));
-  EXPECT_THAT(joint_plan_text(plan_, labels_, &rates_), HasSubstr("\nat best  "));
+  EXPECT_THAT(plan_text(plan_, planner_.models(), &rates_), HasSubstr("\nat best  "));
 }
 
 TEST_F(JointPlanReport, NamesTheChosenOrderFirst) {
-  JointPlan plan;
-  plan.sequences = {{.name = "one", .seconds = 3},
-                    {.name = "two", .seconds = 2, .is_chosen = true},
-                    {.name = "three", .seconds = 4}};
-  plan.round_seconds = 2;
-  plan.computing_seconds = 1.5;
+  Plan plan;
+  plan.merged.emplace();
+  plan.merged->sequences = {{.name = "one", .seconds = 3},
+                            {.name = "two", .seconds = 2, .is_chosen = true},
+                            {.name = "three", .seconds = 4}};
+  plan.merged->round_seconds = 2;
+  plan.merged->computing_seconds = 1.5;
   EXPECT_EQ(sequence_text(plan),
             "two, planned 2.0000 s per round (1.5000 s of computing, 75 %); compared with one 3.0000 s, "
             "three 4.0000 s");
 }
 
 TEST_F(JointPlanReport, ToleratesModelsThatTakeNoPart) {
-  std::vector<ConfiguredModel> models;
-  models.reserve(3);
-  for (std::size_t m = 0; m < 3; ++m) models.push_back({labels_[m].name, &configs_[m], &models_[m]});
-  const JointPlan plan = JointPlanner(models_to_plan(models), rates_).plan({20, 0, 5}).front();
-  EXPECT_THAT(joint_plan_text(plan, labels_, nullptr),
+  const Plan plan = planner_.plan({20, 0, 5}).front();
+  EXPECT_THAT(plan_text(plan, planner_.models(), nullptr),
               AllOf(HasSubstr("models   2: "), HasSubstr("\n  second  takes no part\n")));
-  EXPECT_EQ(joint_plan_json(plan, labels_, nullptr)["models"][1],
+  EXPECT_EQ(plan_json(plan, planner_.models(), nullptr)["models"][1],
             nlohmann::json({{"name", "second"}, {"steps", 20}, {"takes_part", false}}));
 }
 
 TEST_F(JointPlanReport, AsJsonHasThePlanOfEachAndOfAll) {
-  const nlohmann::json json = joint_plan_json(plan_, labels_, &rates_);
+  const nlohmann::json json = plan_json(plan_, planner_.models(), &rates_);
   ASSERT_EQ(json["models"].size(), 3U);
   const nlohmann::json& third = json["models"][2];
   EXPECT_EQ(third["name"], "third");
@@ -316,7 +310,7 @@ TEST_F(JointPlanReport, AsJsonHasThePlanOfEachAndOfAll) {
   EXPECT_EQ(chosen, 1);
   EXPECT_LE(json["computing_seconds"], json["round_seconds"]);
   double compute = 0;
-  for (const auto& model : plan_.models) compute += step_needs(*model, rates_).compute;
+  for (const auto& model : plan_.models) compute += model->flops.executed / rates_.flops_per_second;
   EXPECT_DOUBLE_EQ(json["needs"]["compute"], compute);
 }
 

@@ -20,8 +20,9 @@ class ProgressWithoutTerminal : public ::testing::Test {
     RunConfig config;
     config.train.steps = static_cast<std::int64_t>(seconds.size());
     Plan plan;
-    plan.training.program.loss_terms = 1000;
-    plan.flops.model = flops;
+    ModelPlan& only = plan.models.emplace_back().emplace();
+    only.training.program.loss_terms = 1000;
+    only.flops.model = flops;
     ProductRate rate(1e9);
     ProgressLine progress(config, plan, rate, {.is_verbose = true});
     ::testing::internal::CaptureStderr();

@@ -88,8 +88,9 @@ TEST(SmoothedStepTime, FollowsARunThatPausesAfterEachStep) {
 /// The figures of a report: 55 s per step, whatever the first step and the last updates took.
 TEST(TrainReport, GradesOverlappedSteps) {
   Plan plan;
-  plan.training.program.loss_terms = 5500;
-  plan.flops = {.model = 55e9, .executed = 66e9};
+  ModelPlan& only = plan.models.emplace_back().emplace();
+  only.training.program.loss_terms = 5500;
+  only.flops = {.model = 55e9, .executed = 66e9};
   TrainResult result;
   result.steps = steps_of({3}, 70, 55, 20);
   const MachineRates rates{.flops_per_second = 1.2e9, .h2d_bytes_per_second = 2e9};

@@ -20,13 +20,13 @@ inline std::vector<Plan> make_plans(const RunConfig& config, const Model& model,
   return make_plans(plan_request(config, model), model, rates);
 }
 
-/// The first stage's.
-inline Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
-  return std::move(make_plans(config, model, rates).front());
+/// The model's, of the first stage.
+inline ModelPlan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  return std::move(*make_plans(config, model, rates).front().models.front());
 }
 
 /// By the rates of this machine.
-inline Plan make_plan(const RunConfig& config, const Model& model) {
+inline ModelPlan make_plan(const RunConfig& config, const Model& model) {
   return make_plan(config, model, planning_rates(config));
 }
 

@@ -94,7 +94,7 @@ TEST(AdviceLongTest, TakesStepsFromTheTimelineOfThePlan) {
   const RunConfig config = slow_config(resident_bytes(model) / 3);
   const Advice advice = advise(input_of({config}, model));
   const MachineRates rates = planning_rates(config);
-  const Plan plan = make_plan(config, model, rates);
+  const ModelPlan plan = make_plan(config, model, rates);
   EXPECT_EQ(advice.now.step.timeline,
             simulated_seconds(plan.training.program, plan.training.dependencies, rates));
   EXPECT_EQ(advice.now.step.work, placed_cost(plan.training.program, rates).seconds);

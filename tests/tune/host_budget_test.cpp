@@ -130,7 +130,7 @@ TEST(UnlimitedBudgets, SendToTheDriveWhatTheMachineHasNoRoomFor) {
   const Bytes needed = make_plan(config, model).arena_bytes(Tier::host);
   config.memory.host = kUnlimited;
   set_unlimited(config.memory, DeviceKind::cpu, {.machine = needed, .for_tiers = needed});
-  const Plan plan = make_plan(config, model);
+  const ModelPlan plan = make_plan(config, model);
   EXPECT_LE(plan.arena_bytes(Tier::host), needed - config.memory.device);
   EXPECT_GT(plan.arena_bytes(Tier::nvme), 0);
 }

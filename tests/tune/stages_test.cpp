@@ -119,11 +119,11 @@ TEST(StagesLongTest, FinishCheckpointsTogether) {
     for (const bool clips : {true, false}) {
       config.optimizer.clip_norm = clips ? 1 : 0;
       for (const Plan& plan : make_plans(config, model, {})) {
-        const std::vector<Instruction>& instructions = plan.training.program.instructions;
+        const std::vector<Instruction>& instructions = plan.training().program.instructions;
         bool is_late = false;  // a stage of nothing but a tied embedding is not
         for (std::int32_t u = 0; u < std::ssize(model.units); ++u)
-          is_late = is_late || (plan.strategy.has(u) && plan.strategy.updates_late_of(u));
-        EXPECT_EQ(rounds_behind(plan.training.program), clips ? 1 : 0);
+          is_late = is_late || (plan.only().strategy.has(u) && plan.only().strategy.updates_late_of(u));
+        EXPECT_EQ(rounds_behind(plan.training().program), clips ? 1 : 0);
         late_stages += is_late ? 1 : 0;
         early_stages += clips && !is_late ? 1 : 0;
         EXPECT_EQ(std::ranges::count(instructions, Operation::finish_checkpoint, &Instruction::operation), 1);
@@ -157,10 +157,10 @@ TEST(StagesLongTest, SendWhatTheFormulasSay) {
       const Bytes copy =
           tied ? model.units[0].elements * size_of(DType::fp32) + shard * size_of(DType::bf16) : 0;
       Bytes sent = 0;
-      for (const Plan& plan : plans) sent += plan.training.moved(Link::send);
+      for (const Plan& plan : plans) sent += plan.training().moved(Link::send);
       EXPECT_EQ(sent, 2 * borders * config.microbatches() * boundary + copy);
       sent = 0;
-      for (const Plan& plan : plans) sent += plan.interludes.at(Interlude::validation).moved(Link::send);
+      for (const Plan& plan : plans) sent += plan.interludes().at(Interlude::validation).moved(Link::send);
       EXPECT_EQ(sent, borders * ((5 + config.parallel.data - 1) / config.parallel.data) * boundary);
     }
   }
@@ -171,9 +171,9 @@ TEST(StagesLongTest, HoldTheStateOfTheirOwnUnitsOnly) {
   for (const RunConfig& config : pipelined_runs()) {
     std::vector<std::string> masters;
     for (const Plan& plan : make_plans(config, model, {})) {
-      for (const StateEntry& place : plan.training.program.state) {
+      for (const StateEntry& place : plan.training().program.state) {
         if (place.part == StateKey::master)
-          masters.push_back(plan.training.program.units[static_cast<std::size_t>(place.unit)]);
+          masters.push_back(plan.training().program.units[static_cast<std::size_t>(place.unit)]);
       }
     }
     std::ranges::sort(masters);
@@ -198,10 +198,10 @@ TEST(Stages, WaitAsLongAsTheirScheduleSays) {
       std::vector<RankProgram> ranks;
       ranks.reserve(plans.size());
       for (const Plan& plan : plans)
-        ranks.push_back({std::ssize(ranks), &plan.training.program, &plan.training.dependencies});
+        ranks.push_back({std::ssize(ranks), &plan.training().program, &plan.training().dependencies});
       const auto seconds = [&](std::size_t number, const Instruction& instruction) {
         const bool is_of_block =
-            instruction.unit > 0 && instruction.unit + 1 < std::ssize(plans[number].strategy.state);
+            instruction.unit > 0 && instruction.unit + 1 < std::ssize(plans[number].only().strategy.state);
         const double passes = instruction.operation == Operation::backward ? 2
                               : instruction.operation == Operation::forward ||
                                       instruction.operation == Operation::input_gradient ||
@@ -226,12 +226,13 @@ TEST(Ranks, ThatDoNotMeetAreFound) {
   std::vector<Plan> plans = make_plans(config, model, {});
   const auto defect = [&](const auto& change) {
     std::vector<Plan> changed = plans;
-    change(changed[0].training.program.instructions);
-    changed[0].training.dependencies = find_dependencies(changed[0].training.program);
+    change(changed[0].models.front()->training.program.instructions);
+    PlannedProgram& training = changed[0].models.front()->training;
+    training.dependencies = find_dependencies(training.program);
     std::vector<RankProgram> ranks;
     ranks.reserve(changed.size());
     for (const Plan& plan : changed)
-      ranks.push_back({std::ssize(ranks), &plan.training.program, &plan.training.dependencies});
+      ranks.push_back({std::ssize(ranks), &plan.training().program, &plan.training().dependencies});
     try {
       verify_ranks(ranks);
     } catch (const std::logic_error& error) {

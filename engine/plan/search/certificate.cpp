@@ -84,20 +84,13 @@ Certificate certify(const StepFacts& facts, const TierBudgets& budgets, const Ma
   return certificate;
 }
 
-Certificate certify(const std::vector<Plan>& stages, const Model& model, const MachineRates& rates) {
-  const Plan& first = stages.front();
-  if (first.strategy.mesh.ranks() == 1)
-    return certify(facts_of(model, first.strategy, rates), first.budgets, rates);
-  double longest = 0;
-  for (const Plan& plan : stages)
-    longest = std::max(longest, least_pass_seconds(model, plan.strategy, rates));
-  return of_passes(longest);
-}
-
-Certificate certify(const std::vector<JointPlan>& plans, const std::vector<ModelToPlan>& models,
+Certificate certify(const std::vector<Plan>& plans, const std::vector<ModelToPlan>& models,
                     const MachineRates& rates) {
+  const Plan& first = plans.front();
+  if (!first.merged && first.only().strategy.mesh.ranks() == 1)
+    return certify(facts_of(*models.front().model, first.only().strategy, rates), first.budgets, rates);
   double longest = 0;
-  for (const JointPlan& plan : plans) {
+  for (const Plan& plan : plans) {
     double seconds = 0;
     for (std::size_t m = 0; m < models.size(); ++m) {
       if (plan.models[m]) seconds += least_pass_seconds(*models[m].model, plan.models[m]->strategy, rates);

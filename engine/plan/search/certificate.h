@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/enum_array.h"
-#include "engine/plan/search/joint.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/model_to_plan.h"
+#include "engine/plan/search/plan.h"
 #include "engine/plan/search/rates.h"
 #include "engine/plan/search/step_facts.h"
 
@@ -39,10 +39,8 @@ struct Certificate {
 /// For all plans of one rank within the budgets.
 Certificate certify(const StepFacts& facts, const TierBudgets& budgets, const MachineRates& rates);
 
-/// For the plans of a run, by stage. If there are several ranks it counts each rank's passes only.
-Certificate certify(const std::vector<Plan>& stages, const Model& model, const MachineRates& rates);
-/// For a round of several models, by stage. If there are several ranks it counts each rank's passes only.
-Certificate certify(const std::vector<JointPlan>& plans, const std::vector<ModelToPlan>& models,
+/// For the plans of a run. If there are several ranks or models it counts each rank's passes only.
+Certificate certify(const std::vector<Plan>& plans, const std::vector<ModelToPlan>& models,
                     const MachineRates& rates);
 
 }  // namespace strata

@@ -29,7 +29,7 @@ std::vector<std::int64_t> gatherings(const Program& program) {
   return counts;
 }
 
-KeptGathered find_kept_gathered(const Model& model, const Plan& plan) {
+KeptGathered find_kept_gathered(const Model& model, const ModelPlan& plan) {
   KeptGathered kept;
   if (!plan.strategy.gathers()) return kept;
   const Program plain = lower_training(model, plan.strategy);
@@ -66,9 +66,8 @@ PlannedProgram finish(Program placed, const MemoryRequest& memory) {
   return result;
 }
 
-Plan finish(Placement best, const MemoryRequest& memory, const Model& model) {
-  Plan plan;
-  plan.budgets = memory.budgets();
+ModelPlan finish(Placement best, const MemoryRequest& memory, const Model& model) {
+  ModelPlan plan;
   plan.strategy = std::move(best.strategy);
   plan.training = finish(std::move(best.training), memory);
   for (auto& [interlude, program] : best.interludes)

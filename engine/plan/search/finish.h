@@ -2,13 +2,13 @@
 #pragma once
 
 #include "engine/plan/search/placement.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/plan.h"
 
 namespace strata {
 
 /// Throws std::logic_error if the program is wrong: verify() in engine/plan/program/memory.h.
 PlannedProgram finish(Program placed, const MemoryRequest& memory);
 /// Finishes all programs of a model. Throws std::logic_error if one of them is wrong.
-Plan finish(Placement placement, const MemoryRequest& memory, const Model& model);
+ModelPlan finish(Placement placement, const MemoryRequest& memory, const Model& model);
 
 }  // namespace strata

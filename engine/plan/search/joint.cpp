@@ -47,10 +47,6 @@ Program idle(const Program& plain) {
 
 }  // namespace
 
-Bytes JointPlan::arena_bytes(Tier tier) const {
-  return strata::arena_bytes(training, interludes, tier);
-}
-
 JointPlanner::JointPlanner(std::vector<ModelToPlan> models, const MachineRates& rates)
     : models_(std::move(models)), rates_(rates) {
   for (const ModelToPlan& model : models_) meshes_.push_back(model.request.strategy.mesh);
@@ -215,22 +211,22 @@ PlainInterludes JointPlanner::interludes(std::size_t stage_set, const Candidate&
   return merged;
 }
 
-std::vector<JointPlan> JointPlanner::plan(const std::vector<std::int64_t>& remaining_steps,
-                                          const std::string& order) {
+std::vector<Plan> JointPlanner::plan(const std::vector<std::int64_t>& remaining_steps,
+                                     const std::string& order) {
   Hindrance hindrance;
-  std::optional<std::vector<JointPlan>> plans = find(remaining_steps, order, hindrance);
+  std::optional<std::vector<Plan>> plans = find(remaining_steps, order, hindrance);
   if (!plans) refuse(hindrance);
   return std::move(*plans);
 }
 
-std::optional<std::vector<JointPlan>> JointPlanner::replan(const std::vector<std::int64_t>& remaining_steps,
-                                                           const std::string& order) {
+std::optional<std::vector<Plan>> JointPlanner::find(const std::vector<std::int64_t>& remaining_steps,
+                                                    const std::string& order) {
   Hindrance hindrance;
   return find(remaining_steps, order, hindrance);
 }
 
-std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::int64_t>& remaining_steps,
-                                                         const std::string& order, Hindrance& hindrance) {
+std::optional<std::vector<Plan>> JointPlanner::find(const std::vector<std::int64_t>& remaining_steps,
+                                                    const std::string& order, Hindrance& hindrance) {
   constexpr double kGain = 0.99;  // less is within the error of rates
   constexpr std::size_t kCheapest = 4, kMostRefined = 8;
   std::optional<Choice> best;
@@ -273,22 +269,13 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
   for (ComparedSequence& order : compared) order.is_chosen = order.name == best->candidate.order;
   const Candidate candidate = best->candidate;
   const double seconds = best->seconds;
-  std::vector<JointPlan> plans = finish(std::move(*best));
+  std::vector<Plan> plans = finish(std::move(*best));
   if (first_strategies_.empty()) remember(plans, candidate);
-  for (JointPlan& plan : plans) {
-    plan.sequences = compared;
-    plan.round_seconds = seconds;
+  for (Plan& plan : plans) {
+    plan.merged->sequences = compared;
+    plan.merged->round_seconds = seconds;
   }
   return plans;
-}
-
-std::vector<RankProgram> JointPlanner::ranks_of(const std::vector<JointPlan>& plans) const {
-  std::vector<RankProgram> ranks;
-  for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
-    const PlannedProgram& training = plans[stage_set].training;
-    ranks.push_back({stage_sets_[stage_set].rank, &training.program, &training.dependencies});
-  }
-  return ranks;
 }
 
 void JointPlanner::Hindrance::add(const Hindrance& other) {
@@ -346,12 +333,12 @@ void JointPlanner::pin_state(std::size_t stage_set, Program& program,
   }
 }
 
-void JointPlanner::remember(const std::vector<JointPlan>& first, const Candidate& candidate) {
+void JointPlanner::remember(const std::vector<Plan>& first, const Candidate& candidate) {
   first_strategies_ = candidate.strategies;
   first_share_ = candidate.share;
-  groups_ = first.front().training.program.groups;
+  groups_ = first.front().training().program.groups;
   for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
-    const JointPlan& plan = first[stage_set];
+    const Plan& plan = first[stage_set];
     for (std::size_t m = 0; m < plan.models.size(); ++m) {
       if (!plan.models[m]) continue;
       const Program& own = plan.models[m]->training.program;
@@ -368,9 +355,9 @@ void JointPlanner::remember(const std::vector<JointPlan>& first, const Candidate
   }
 }
 
-std::vector<JointPlan> JointPlanner::finish(Choice best) const {
+std::vector<Plan> JointPlanner::finish(Choice best) const {
   std::set<Channel> channels;
-  std::vector<JointPlan> plans;
+  std::vector<Plan> plans;
   plans.reserve(stage_sets_.size());
   for (std::size_t stage_set = 0; stage_set < stage_sets_.size(); ++stage_set) {
     const Placement& placement = best.placements[stage_set];
@@ -379,12 +366,13 @@ std::vector<JointPlan> JointPlanner::finish(Choice best) const {
       add_channels(program, stage_sets_[stage_set].rank, channels);
     plans.push_back(finish(stage_set, std::move(best.placements[stage_set]), best.candidate));
   }
-  for (JointPlan& plan : plans) plan.channels = channels;
+  for (Plan& plan : plans) plan.channels = channels;
   return plans;
 }
 
-JointPlan JointPlanner::finish(std::size_t stage_set, Placement placement, const Candidate& candidate) const {
-  JointPlan plan;
+Plan JointPlanner::finish(std::size_t stage_set, Placement placement, const Candidate& candidate) const {
+  Plan plan;
+  plan.rank = stage_sets_[stage_set].rank;
   const MemoryRequest& memory = memory_[stage_set];
   plan.budgets = memory.budgets();
   const std::vector<ModelProgram> of_models = parts(stage_set, candidate.plain);
@@ -402,10 +390,11 @@ JointPlan JointPlanner::finish(std::size_t stage_set, Placement placement, const
     }
     plan.models[m] = strata::finish(std::move(part), models_[m].request.memory, *models_[m].model);
   }
-  plan.computing_seconds = computing_seconds(placement.training, rates_);
-  plan.training = strata::finish(std::move(placement.training), memory);
+  MergedPrograms& merged = plan.merged.emplace();
+  merged.computing_seconds = computing_seconds(placement.training, rates_);
+  merged.training = strata::finish(std::move(placement.training), memory);
   for (auto& [interlude, program] : placement.interludes)
-    plan.interludes.emplace(interlude, strata::finish(std::move(program), memory));
+    merged.interludes.emplace(interlude, strata::finish(std::move(program), memory));
   return plan;
 }
 

@@ -14,36 +14,13 @@
 #include <vector>
 
 #include "engine/plan/passes/merge.h"
-#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/model_to_plan.h"
 #include "engine/plan/search/placement.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/plan.h"
 #include "engine/plan/search/stage_sets.h"
 #include "engine/plan/search/turn_schedule.h"
 
 namespace strata {
-
-/// A turn sequence that was compared with others.
-struct ComparedSequence {
-  std::string name;
-  double seconds = 0;  ///< of a round, by its timeline
-  bool is_chosen = false;
-};
-
-/// What the ranks do that have a stage set.
-struct JointPlan {
-  PlannedProgram training;
-  OfInterludes<PlannedProgram> interludes;
-  TierBudgets budgets = {kUnlimited, kUnlimited, 0};
-  std::vector<std::optional<Plan>> models;  ///< by number: each one's part, or nothing
-  std::set<Channel> channels;               ///< in which programs of any stage set exchange values
-  std::vector<ComparedSequence> sequences;
-  double round_seconds = 0;      ///< by the timeline of all ranks
-  double computing_seconds = 0;  ///< of a round: no order takes less
-
-  /// What the tier must hold: the largest of all programs.
-  Bytes arena_bytes(Tier tier) const;
-};
 
 class JointPlanner {
  public:
@@ -54,15 +31,10 @@ class JointPlanner {
   /// A plan for each stage set, for the models that have steps left, in the order that is fastest by its
   /// timeline, or in `order`. Plans after the first leave state where the first has put it, and take no more
   /// memory. Throws ConfigError if the budgets do not hold the first.
-  std::vector<JointPlan> plan(const std::vector<std::int64_t>& remaining_steps,
-                              const std::string& order = {});
-  /// For some of these models, whose state stays where it is, in no more memory than the first plan takes;
-  /// nothing if no such plan is found.
-  std::optional<std::vector<JointPlan>> replan(const std::vector<std::int64_t>& remaining_steps,
-                                               const std::string& order = {});
-  /// One rank of each stage set, with what it does by these plans. REQUIRES: they outlive what is returned.
-  std::vector<RankProgram> ranks_of(const std::vector<JointPlan>& plans) const;
-  const std::vector<ModelToPlan>& models() const { return models_; }
+  std::vector<Plan> plan(const std::vector<std::int64_t>& remaining_steps, const std::string& order = {});
+  /// The same, or nothing if no such plan is found.
+  std::optional<std::vector<Plan>> find(const std::vector<std::int64_t>& remaining_steps,
+                                        const std::string& order = {});
   /// The number of a rank's stage set.
   std::size_t stage_set_of(std::int64_t rank) const {
     return strata::stage_set_of(rank, meshes_, stage_sets_);
@@ -98,8 +70,8 @@ class JointPlanner {
   using PinKey = std::tuple<std::size_t, std::int32_t, std::int32_t, StateKey, bool, std::int64_t>;
   static PinKey pin_key_of(std::size_t stage_set, const StateEntry& place, std::int32_t first_unit);
 
-  std::optional<std::vector<JointPlan>> find(const std::vector<std::int64_t>& remaining_steps,
-                                             const std::string& order, Hindrance& hindrance);
+  std::optional<std::vector<Plan>> find(const std::vector<std::int64_t>& remaining_steps,
+                                        const std::string& order, Hindrance& hindrance);
   const std::optional<std::vector<Strategy>>& strategies_of(std::size_t model, std::int64_t share);
   std::vector<Candidate> candidates(const std::vector<std::int64_t>& remaining_steps,
                                     const std::string& order);
@@ -117,9 +89,9 @@ class JointPlanner {
   std::vector<ModelProgram> parts(const std::vector<Program>& programs) const;
   ModelProgram part(std::size_t model, const Program* program) const;
   void pin_state(std::size_t stage_set, Program& program, std::span<const ModelProgram> parts) const;
-  std::vector<JointPlan> finish(Choice best) const;
-  JointPlan finish(std::size_t stage_set, Placement placement, const Candidate& candidate) const;
-  void remember(const std::vector<JointPlan>& first, const Candidate& candidate);
+  std::vector<Plan> finish(Choice best) const;
+  Plan finish(std::size_t stage_set, Placement placement, const Candidate& candidate) const;
+  void remember(const std::vector<Plan>& first, const Candidate& candidate);
   std::optional<Bytes> find_smallest_device() const;
   [[noreturn]] void refuse(const Hindrance& hindrance) const;
 

@@ -15,6 +15,7 @@
 #include "base/nth.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/placement.h"
+#include "engine/plan/search/planner.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
 
@@ -65,7 +66,7 @@ std::optional<Bytes> JointPlanner::find_smallest_device() const {
     Bytes most = 0, most_added = 0;
     std::size_t stage = 0;
     for (const Plan& plan : make_plans(request, *models[m].model, rates_)) {
-      const Program& program = plan.training.program;
+      const Program& program = plan.training().program;
       const Bytes bytes = staying_bytes(program);
       most = std::max(most, bytes);
       most_added = std::max(most_added, bytes - brought_bytes(program, shared_frozen_[m], brought[stage++]));
@@ -79,7 +80,7 @@ std::optional<Bytes> JointPlanner::find_smallest_device() const {
   for (int tries = 0; tries < kMostTries;
        ++tries, device = align_up(device + device / 32, kBufferAlignment)) {
     set_device(device);
-    if (JointPlanner(models, rates_).replan(std::vector<std::int64_t>(models.size(), 1))) return device;
+    if (JointPlanner(models, rates_).find(std::vector<std::int64_t>(models.size(), 1))) return device;
   }
   return std::nullopt;
 }

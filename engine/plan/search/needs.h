@@ -4,8 +4,7 @@
 
 #include <string>
 
-#include "engine/plan/search/joint.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/plan.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
@@ -23,9 +22,7 @@ struct StepNeeds {
 /// per
 ///   parameter: for AdamW 28 with fp32 p, m and v, 26 with a split master, 20 or 18 with bf16 m and v.
 /// - nvme: bytes read / reading rate + bytes written / writing rate, of drives that do one at a time.
+/// Of several models those that take part, in a round.
 StepNeeds step_needs(const Plan& plan, const MachineRates& rates);
-
-/// What all models that take part ask of each resource in a round.
-StepNeeds round_needs(const JointPlan& plan, const MachineRates& rates);
 
 }  // namespace strata

@@ -10,7 +10,6 @@
 
 #include "base/enum_array.h"
 #include "engine/plan/program/rank_tasks.h"
-#include "engine/plan/search/joint.h"
 #include "engine/plan/search/needs.h"
 #include "engine/plan/search/planner.h"
 
@@ -30,16 +29,12 @@ struct StepEstimate {
   StepNeeds needs = {};  ///< of the rank that needs some resource longest
 };
 
-/// REQUIRES: the ranks are of these plans: of one model by stage, or of several by stage set.
-StepEstimate estimate_step(const std::vector<RankProgram>& ranks, const std::vector<Plan>& stages,
-                           const std::vector<JointPlan>& joint, LaneMode lanes, const MachineRates& rates);
+StepEstimate estimate_step(const std::vector<Plan>& plans, LaneMode lanes, const MachineRates& rates);
 
 struct PlannedRun {
-  std::vector<Plan> stages = {};            ///< of a run of one model
-  std::vector<JointPlan> joint_plans = {};  ///< of a run of several
-  /// One of each that does what others do not; they refer to the programs above.
-  std::vector<RankProgram> ranks = {};
-  std::int64_t tokens = 0;  ///< in a step of all ranks, or in a round of all models
+  std::vector<Plan> plans = {};
+  std::vector<RankProgram> ranks = {};  ///< ranks_of(plans)
+  std::int64_t tokens = 0;              ///< in a step of all ranks, or in a round of all models
   StepEstimate step = {};
 
   PlannedRun() = default;

@@ -1,81 +1,54 @@
-// The planner: a request and a model in, a complete plan out. From the budgets alone it chooses what the
-// request leaves open: order, which units' state lives on the device, what stays resident, and what goes to
-// the nvme tier. Nothing here needs a device or memory of the model's size.
+// The planner: requests and models in, complete plans out. From the budgets alone it chooses what a request
+// leaves open: order, which units' state lives on the device, what stays resident, and what goes to the nvme
+// tier. Nothing here needs a device or memory of the model's size.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <optional>
-#include <set>
+#include <string>
 #include <vector>
 
-#include "base/enum_array.h"
-#include "engine/plan/lower/lower.h"
-#include "engine/plan/program/channels.h"
-#include "engine/plan/program/dependencies.h"
-#include "engine/plan/program/memory.h"
-#include "engine/plan/program/program.h"
-#include "engine/plan/program/rank_tasks.h"
-#include "engine/plan/program/traffic.h"
-#include "engine/plan/search/plan_request.h"
+#include "engine/plan/search/joint.h"
+#include "engine/plan/search/model_to_plan.h"
+#include "engine/plan/search/plan.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
 
-/// A program ready to run.
-struct PlannedProgram {
-  Program program;
-  Dependencies dependencies;
-  EnumArray<Tier, TierUse> use;
-  Traffic step_traffic;   ///< of one step
-  Traffic save_traffic;   ///< of one that saves, besides
-  Traffic start_traffic;  ///< of a run of steps without a pause, besides
+/// Plans are functions of requests, models and rates alone: ranks that give the same get the same.
+class Planner {
+ public:
+  /// The models of an `is_several` run are merged, if only one. Throws ConfigError if their meshes do not go
+  /// together. REQUIRES: one model at least, and one alone if it is not `is_several`.
+  Planner(std::vector<ModelToPlan> models, bool is_several, const MachineRates& rates);
 
-  Bytes moved(Link link) const { return step_traffic[link]; }
-  Bytes moved_by_save(Link link) const { return save_traffic[link]; }
-  Bytes moved_by_start(Link link) const { return start_traffic[link]; }
+  /// A plan for each set of ranks that do the same, by their first ranks: for each stage of the pipeline, or
+  /// of several models for each stage set. As JointPlanner::plan() says for several models. Throws
+  /// BudgetError if the budgets cannot hold the run, naming what does not fit and the smallest budget that
+  /// would.
+  std::vector<Plan> plan(const std::vector<std::int64_t>& remaining_steps, const std::string& order = {});
+  /// All steps of each model.
+  std::vector<Plan> plan();
+  /// Nothing if no plan is found. It takes less time than to find the budget that would do.
+  std::optional<std::vector<Plan>> find(const std::vector<std::int64_t>& remaining_steps,
+                                        const std::string& order = {});
+  std::optional<std::vector<Plan>> find();
+
+  const std::vector<ModelToPlan>& models() const { return models_; }
+  const MachineRates& rates() const { return rates_; }
+  bool is_several() const { return joint_.has_value(); }
+  /// Of these plans that of a rank.
+  const Plan& of_rank(const std::vector<Plan>& plans, std::int64_t rank) const;
+
+ private:
+  std::vector<std::int64_t> all_steps() const;
+
+  std::vector<ModelToPlan> models_;
+  MachineRates rates_;
+  std::optional<JointPlanner> joint_;  ///< of several models
 };
 
-/// What a tier must hold of programs that run one after another: the largest of them.
-Bytes arena_bytes(const PlannedProgram& training, const OfInterludes<PlannedProgram>& interludes, Tier tier);
-
-/// FLOPs of one training step on each rank; the formulas stand in engine/model.
-struct StepFlops {
-  double model = 0;     ///< forward + backward: what MFU counts
-  double executed = 0;  ///< with recomputation: what HFU counts
-};
-
-/// Parameters that stay gathered from one pass to another, where the plain program would gather them again.
-struct KeptGathered {
-  std::int64_t units = 0;
-  Bytes bytes = 0;  ///< that each rank does not send for it in a step
-};
-
-struct Plan {
-  Strategy strategy;
-  PlannedProgram training;
-  OfInterludes<PlannedProgram> interludes;
-  TierBudgets budgets = {kUnlimited, kUnlimited, 0};
-  StepFlops flops;
-  KeptGathered kept_gathered;
-  std::set<Channel> channels;  ///< in which programs of any stage exchange values
-  std::int64_t parameters = 0, trained_parameters = 0;
-  std::int64_t updated_parameters = 0;  ///< by each rank, padding included
-  std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
-
-  /// What the tier must hold: the largest of all programs.
-  Bytes arena_bytes(Tier tier) const;
-};
-
-/// Throws ConfigError if the budgets cannot hold the run, naming what does not fit and the smallest budget
-/// that would.
-///
-/// A pure function of its arguments: ranks that give the same get the same.
-///
-/// A plan for each stage of the pipeline, which all ranks of the stage run.
+/// The plans of a run of one model, by stage. Throws as Planner::plan() does.
 std::vector<Plan> make_plans(const PlanRequest& request, const Model& model, const MachineRates& rates);
-/// The first rank of each stage, with what it does. REQUIRES: the plans outlive what is returned.
-std::vector<RankProgram> ranks_of(const std::vector<Plan>& plans);
-/// The first stage's: of a run without a pipeline the only one.
-Plan make_plan(const PlanRequest& request, const Model& model, const MachineRates& rates);
 
 }  // namespace strata

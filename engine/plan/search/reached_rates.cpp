@@ -31,28 +31,20 @@ void raise_all(MachineRates& rates, double bound, double seconds) {
   rates.kernels.speed_up(times);
 }
 
-/// The needs by executed FLOPs or by those of the mathematics: a rank may execute less than its part of
-/// these.
+/// The needs of one model by executed FLOPs or by those of the mathematics: a rank may execute less than its
+/// part of these.
 StepNeeds needs_of(const Plan& plan, const MachineRates& rates) {
   StepNeeds needs = step_needs(plan, rates);
-  needs.compute = std::max(needs.compute, plan.flops.model / rates.flops_per_second);
+  if (!plan.merged) needs.compute = std::max(needs.compute, plan.only().flops.model / rates.flops_per_second);
   return needs;
 }
 
 }  // namespace
 
-MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& stages, const Model& model,
-                           double seconds) {
-  if (seconds <= 0) return rates;
-  for (const Plan& plan : stages) raise(rates, needs_of(plan, rates), seconds);
-  raise_all(rates, certify(stages, model, rates).seconds, seconds);
-  return rates;
-}
-
-MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& plans,
+MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& plans,
                            const std::vector<ModelToPlan>& models, double seconds) {
   if (seconds <= 0) return rates;
-  for (const JointPlan& plan : plans) raise(rates, round_needs(plan, rates), seconds);
+  for (const Plan& plan : plans) raise(rates, needs_of(plan, rates), seconds);
   raise_all(rates, certify(plans, models, rates).seconds, seconds);
   return rates;
 }

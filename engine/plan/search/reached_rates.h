@@ -5,20 +5,17 @@
 
 #include <vector>
 
-#include "engine/plan/search/joint.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/search/model_to_plan.h"
+#include "engine/plan/search/plan.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
 
-/// `rates` of a machine that did a step of these plans, by stage, in `seconds`. A resource that the plans
-/// need longer by itself is as fast as `seconds` say. If the bound is above `seconds` even so, all rates but
-/// those between ranks rise alike, since any of them may be what was beaten. Rates as they are if `seconds`
-/// is 0, of a run without a step.
-MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& stages, const Model& model,
-                           double seconds);
-/// `rates` of a machine that did a round of these plans, by stage set, in `seconds`.
-MachineRates reached_rates(MachineRates rates, const std::vector<JointPlan>& plans,
+/// `rates` of a machine that did a step of these plans in `seconds`. A resource that the plans need longer by
+/// itself is as fast as `seconds` say. If the bound is above `seconds` even so, all rates but those between
+/// ranks rise alike, since any of them may be what was beaten. Rates as they are if `seconds` is 0, of a run
+/// without a step.
+MachineRates reached_rates(MachineRates rates, const std::vector<Plan>& plans,
                            const std::vector<ModelToPlan>& models, double seconds);
 
 }  // namespace strata

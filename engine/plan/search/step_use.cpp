@@ -60,7 +60,7 @@ std::vector<RankUse> find_use(const PlannedRun& run, const MachineRates& rates) 
   return uses;
 }
 
-SavedUnits count_saved(const Plan& plan, const Model& model) {
+SavedUnits count_saved(const ModelPlan& plan, const Model& model) {
   const Strategy& strategy = plan.strategy;
   const std::shared_ptr<const UnitCompute> compute =
       unit_compute(model, strategy.precision, strategy.microbatch);

@@ -45,6 +45,6 @@ struct SavedUnits {
   std::int64_t none = 0, some = 0, all = 0;
 };
 /// Counts those units of the plan's stage that could save something.
-SavedUnits count_saved(const Plan& plan, const Model& model);
+SavedUnits count_saved(const ModelPlan& plan, const Model& model);
 
 }  // namespace strata

@@ -105,10 +105,10 @@ TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
       std::vector<RankProgram> ranks;
       ranks.reserve(plans.size());
       for (const Plan& plan : plans)
-        ranks.push_back({std::ssize(ranks), &plan.training.program, &plan.training.dependencies});
+        ranks.push_back({std::ssize(ranks), &plan.training().program, &plan.training().dependencies});
       const auto seconds = [&](std::size_t number, const Instruction& instruction) {
         const bool is_of_block =
-            instruction.unit > 0 && instruction.unit + 1 < std::ssize(plans[number].strategy.state);
+            instruction.unit > 0 && instruction.unit + 1 < std::ssize(plans[number].only().strategy.state);
         const double passes = instruction.operation == Operation::backward  ? 2
                               : instruction.operation == Operation::forward ? 1
                                                                             : 0;

@@ -26,7 +26,7 @@ RunConfig context_config(std::int64_t ranks, Recompute recompute = Recompute::no
   return config;
 }
 
-Plan plan_of(const RunConfig& config) {
+ModelPlan plan_of(const RunConfig& config) {
   return make_plan(config, split_context(tiny_model(kLayers), {config.parallel.context, 0}), {});
 }
 
@@ -45,7 +45,7 @@ TEST(ContextLongTest, SendsWhatTheFormulasSay) {
     for (const DType precision : {DType::bf16, DType::fp32}) {
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
         const RunConfig config = context_config(ranks, recompute, precision);
-        const Plan plan = plan_of(config);
+        const ModelPlan plan = plan_of(config);
         const Bytes values = (ranks - 1) * 2 * (2 * 48 / ranks) * kKeyColumns;
         const Bytes forward = values * size_of(precision), gradients = values * size_of(DType::fp32);
         const std::int64_t again = recompute == Recompute::full ? 1 : 0;
@@ -61,7 +61,7 @@ TEST(ContextLongTest, SendsWhatTheFormulasSay) {
 /// One rank's program is that of all, and they meet.
 TEST(Context, GivesAllRanksOneProgram) {
   const RunConfig config = context_config(4);
-  std::vector<Plan> plans;
+  std::vector<ModelPlan> plans;
   for (std::int64_t rank = 0; rank < 4; ++rank)
     plans.push_back(make_plan(config, split_context(tiny_model(kLayers), {4, rank}), {}));
   std::vector<RankProgram> ranks;
@@ -78,7 +78,7 @@ TEST(Context, SharesOutStateAmongAllRanksWithOtherTokens) {
   RunConfig config = context_config(2);
   config.parallel.data = 2;
   config.train.batch = 12;
-  const Plan plan = plan_of(config);
+  const ModelPlan plan = plan_of(config);
   const Mesh& mesh = plan.strategy.mesh;
   EXPECT_EQ(mesh.shard, 4);
   EXPECT_EQ(mesh.data(), 2);
@@ -94,7 +94,7 @@ TEST(Context, SharesOutStateAmongAllRanksWithOtherTokens) {
 
 /// While one step computes, the next one's keys come.
 TEST(Context, ComputesWhileKeysTravel) {
-  const Plan plan = plan_of(context_config(4));
+  const ModelPlan plan = plan_of(context_config(4));
   const Program& program = plan.training.program;
   const Dependencies& dependencies = plan.training.dependencies;
   std::int64_t steps = 0, beside = 0, shifts = 0;

@@ -144,7 +144,7 @@ TEST(Freezing, MakesPlansSmallerInMemoryTrafficAndWork) {
   };
   for (const Patterns& freeze : {kLower, kParts, kAllButTheTable}) {
     for (const bool on_device : {true, false}) {
-      const Plan all = planned({}, on_device), part = planned(freeze, on_device);
+      const ModelPlan all = planned({}, on_device), part = planned(freeze, on_device);
       EXPECT_LT(part.arena_bytes(Tier::device), all.arena_bytes(Tier::device));
       EXPECT_LT(part.flops.model, all.flops.model);
       EXPECT_LT(part.flops.executed, all.flops.executed);

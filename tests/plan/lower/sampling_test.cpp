@@ -90,9 +90,9 @@ TEST(Sampling, HasNoMoreThanItsSamples) {
 TEST(Sampling, HasStateWhereTrainingHasIt) {
   const Model model = sampled_model();
   RunConfig config = sampling_config();
-  const Plan resident = make_plan(config, model);
+  const ModelPlan resident = make_plan(config, model);
   config.memory.device = smallest_device_bytes(config, model);
-  for (const Plan& plan : {resident, make_plan(config, model)}) {
+  for (const ModelPlan& plan : {resident, make_plan(config, model)}) {
     const auto persistent = [](const Program& program) {
       std::vector<Buffer> buffers;
       for (const Buffer& buffer : program.buffers)

@@ -233,7 +233,7 @@ TEST(Sharding, GathersNoMoreForGradientAccumulationWhereMemoryHasRoom) {
     RunConfig config = test::tiny_config({.microbatches = microbatches});
     config.plan.order.reset();
     config.parallel.data = 4;
-    const Plan plan = make_plan(config, model);
+    const ModelPlan plan = make_plan(config, model);
     if (gathered == 0) gathered = plan.training.moved(Link::all_gather);
     EXPECT_EQ(plan.training.moved(Link::all_gather), gathered);
   }

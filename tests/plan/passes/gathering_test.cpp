@@ -216,7 +216,7 @@ RunConfig config_of_ranks(std::int64_t ranks) {
 }
 
 /// The plan for a device of that many bytes.
-Plan plan_with(RunConfig config, const Model& model, Bytes device) {
+ModelPlan plan_with(RunConfig config, const Model& model, Bytes device) {
   config.memory.device = device;
   return make_plan(config, model);
 }
@@ -227,7 +227,7 @@ TEST(GatheringOfAPlanLongTest, MakesNoStepLongerWithMoreMemoryAndSaysWhatItKeeps
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(6, tied);
     const RunConfig config = config_of_ranks(4);
-    const Plan ample = plan_with(config, model, kUnlimited);
+    const ModelPlan ample = plan_with(config, model, kUnlimited);
     const Bytes largest = ample.arena_bytes(Tier::device);
     RunConfig smallest = config;
     smallest.memory.device = 1;
@@ -236,7 +236,7 @@ TEST(GatheringOfAPlanLongTest, MakesNoStepLongerWithMoreMemoryAndSaysWhatItKeeps
     double before = std::numeric_limits<double>::infinity();
     for (Bytes i = 0; i <= 6; ++i) {
       const Bytes budget = least + (largest - least) * i / 6;
-      const Plan plan = plan_with(config, model, budget);
+      const ModelPlan plan = plan_with(config, model, budget);
       const Bytes now = plan.training.moved(Link::all_gather);
       const double seconds = simulated_seconds(plan.training.program, plan.training.dependencies, rates);
       EXPECT_LE(seconds, kTolerance * before) << i;

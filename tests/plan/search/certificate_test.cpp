@@ -245,10 +245,9 @@ TEST(Certificates, OfPipelinesCountPassesOfTheLongestStage) {
   std::mt19937 random(5);
   const MachineRates rates = random_rates(random);
   const std::vector<Plan> stages = make_plans(config, model, rates);
-  const Certificate certificate = certify(stages, model, rates);
+  const Certificate certificate = certify(stages, {{.name = "", .model = &model, .request = {}}}, rates);
   EXPECT_GT(certificate.seconds, 0);
-  EXPECT_LE(certificate.seconds,
-            estimate_step(ranks_of(stages), stages, {}, LaneMode::overlapped, rates).seconds);
+  EXPECT_LE(certificate.seconds, estimate_step(stages, LaneMode::overlapped, rates).seconds);
 }
 
 }  // namespace

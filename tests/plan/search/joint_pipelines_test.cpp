@@ -49,7 +49,7 @@ class Pipelines {
     for (const auto& member : members_) models.push_back({member->name, &member->config, &member->model});
     return {models_to_plan(models), kQuickLinks};
   }
-  std::vector<JointPlan> plans(const std::string& order = {}) const {
+  std::vector<Plan> plans(const std::string& order = {}) const {
     return planner().plan(std::vector<std::int64_t>(members_.size(), 3), order);
   }
 
@@ -63,10 +63,10 @@ class Pipelines {
 };
 
 /// The share of a round in which the busiest stage set does not compute.
-double idle_share(const std::vector<JointPlan>& plans) {
+double idle_share(const std::vector<Plan>& plans) {
   double computing = 0;
-  for (const JointPlan& plan : plans) computing = std::max(computing, plan.computing_seconds);
-  return 1 - computing / plans.front().round_seconds;
+  for (const Plan& plan : plans) computing = std::max(computing, plan.merged->computing_seconds);
+  return 1 - computing / plans.front().merged->round_seconds;
 }
 
 // Invariant (JointPipelines*.*): Several pipelines are their runs alone.
@@ -86,13 +86,13 @@ TEST(JointPipelinesLongTest, FillOneAnothersBubbles) {
 }
 
 /// verify_ranks() on what is planned for all stage sets, training and validation.
-void expect_that_ranks_meet(const std::vector<JointPlan>& plans, const std::vector<std::int64_t>& ranks) {
+void expect_that_ranks_meet(const std::vector<Plan>& plans, const std::vector<std::int64_t>& ranks) {
   ASSERT_EQ(plans.size(), ranks.size());
   std::vector<RankProgram> training, validation;
   for (std::size_t stage_set = 0; stage_set < plans.size(); ++stage_set) {
-    const JointPlan& plan = plans[stage_set];
-    training.push_back({ranks[stage_set], &plan.training.program, &plan.training.dependencies});
-    for (const auto& [interlude, program] : plan.interludes)
+    const Plan& plan = plans[stage_set];
+    training.push_back({ranks[stage_set], &plan.training().program, &plan.training().dependencies});
+    for (const auto& [interlude, program] : plan.interludes())
       validation.push_back({ranks[stage_set], &program.program, &program.dependencies});
     EXPECT_EQ(plan.channels, plans.front().channels);
   }
@@ -119,10 +119,10 @@ TEST(JointPipelinesLongTest, MeetInEveryOrderWithinEveryBudget) {
   for (const Bytes device : {kUnlimited, 96 * KiB}) {
     Pipelines models = mixed_pipelines();
     models.set_device(device);
-    std::vector<JointPlan> plans = models.plans();
+    std::vector<Plan> plans = models.plans();
     expect_that_ranks_meet(plans, {0, 1});
-    EXPECT_EQ(plans[0].sequences.size(), 9U) << "none was dropped";
-    for (const ComparedSequence& order : plans[0].sequences) {
+    EXPECT_EQ(plans[0].merged->sequences.size(), 9U) << "none was dropped";
+    for (const ComparedSequence& order : plans[0].merged->sequences) {
       SCOPED_TRACE(order.name);
       expect_that_ranks_meet(models.plans(order.name), {0, 1});
     }
@@ -132,16 +132,16 @@ TEST(JointPipelinesLongTest, MeetInEveryOrderWithinEveryBudget) {
 TEST(JointPipelines, LeaveStateInItsPlaceOnEveryRoleWhenOneEnds) {
   Pipelines models = mixed_pipelines();
   JointPlanner planner = models.planner();
-  const std::vector<JointPlan> first = planner.plan({4, 4, 4, 4});
-  const std::optional<std::vector<JointPlan>> later = planner.replan({2, 0, 2, 0});
+  const std::vector<Plan> first = planner.plan({4, 4, 4, 4});
+  const std::optional<std::vector<Plan>> later = planner.find({2, 0, 2, 0});
   ASSERT_TRUE(later);
   expect_that_ranks_meet(*later, {0, 1});
   for (std::size_t stage_set = 0; stage_set < 2; ++stage_set) {
     std::map<std::string, Buffer> places;
-    for (const Buffer& buffer : first[stage_set].training.program.buffers) {
+    for (const Buffer& buffer : first[stage_set].training().program.buffers) {
       if (buffer.persistent) places[buffer.name] = buffer;
     }
-    for (const Buffer& buffer : (*later)[stage_set].training.program.buffers) {
+    for (const Buffer& buffer : (*later)[stage_set].training().program.buffers) {
       if (buffer.persistent) {
         EXPECT_EQ(places.at(buffer.name).offset, buffer.offset) << buffer.name;
       }

@@ -41,7 +41,7 @@ class Models {
     for (const auto& member : members_) models.push_back({member->name, &member->config, &member->model});
     return {models_to_plan(models), planning_rates(config(0))};
   }
-  JointPlan plan() const { return planner().plan(std::vector<std::int64_t>(size(), 3)).front(); }
+  Plan plan() const { return planner().plan(std::vector<std::int64_t>(size(), 3)).front(); }
   std::string refusal() const {
     try {
       plan();
@@ -100,28 +100,28 @@ Bytes smallest_device(Models& models) {
   return smallest + constants;
 }
 
-void expect_exact(const Models& models, const JointPlan& plan) {
+void expect_exact(const Models& models, const Plan& plan) {
   const RunConfig::MemorySection& memory = models.config(0).memory;
   EXPECT_LE(plan.arena_bytes(Tier::device), memory.device);
   EXPECT_LE(plan.arena_bytes(Tier::host), memory.host.value_or(kUnlimited));
   EXPECT_LE(plan.arena_bytes(Tier::nvme), memory.nvme_size);
   for (const Tier tier : kTiers) {
-    for (const std::optional<Plan>& part : plan.models) {
-      EXPECT_LE(part->training.use[tier].live_bytes, plan.training.use[tier].live_bytes);
-      EXPECT_LE(part->training.use[tier].peak_bytes, plan.training.use[tier].peak_bytes);
+    for (const std::optional<ModelPlan>& part : plan.models) {
+      EXPECT_LE(part->training.use[tier].live_bytes, plan.training().use[tier].live_bytes);
+      EXPECT_LE(part->training.use[tier].peak_bytes, plan.training().use[tier].peak_bytes);
     }
   }
   for (const Link link : kLinks) {
     Bytes moved = 0;
-    for (const std::optional<Plan>& part : plan.models) moved += part->training.moved(link);
-    EXPECT_EQ(plan.training.moved(link), moved) << name_of(link);
+    for (const std::optional<ModelPlan>& part : plan.models) moved += part->training.moved(link);
+    EXPECT_EQ(plan.training().moved(link), moved) << name_of(link);
   }
   std::size_t instructions = 0;
-  for (const std::optional<Plan>& part : plan.models)
+  for (const std::optional<ModelPlan>& part : plan.models)
     instructions += part->training.program.instructions.size();
-  EXPECT_EQ(instructions, plan.training.program.instructions.size());
-  EXPECT_EQ(std::ranges::count(plan.sequences, true, &ComparedSequence::is_chosen), 1);
-  EXPECT_GE(plan.round_seconds, plan.computing_seconds);
+  EXPECT_EQ(instructions, plan.training().program.instructions.size());
+  EXPECT_EQ(std::ranges::count(plan.merged->sequences, true, &ComparedSequence::is_chosen), 1);
+  EXPECT_GE(plan.merged->round_seconds, plan.merged->computing_seconds);
 }
 
 /// State is where it is in the other program.
@@ -149,10 +149,10 @@ TEST(JointPlansLongTest, AreExactWithinEveryBudget) {
         memory_of(4 * smallest, state / 2, 8 * MiB), memory_of(kUnlimited, std::nullopt)}) {
     SCOPED_TRACE(memory.device);
     models.set_memory(memory);
-    const JointPlan plan = models.plan();
+    const Plan plan = models.plan();
     expect_exact(models, plan);
-    ASSERT_TRUE(plan.interludes.contains(Interlude::validation));
-    expect_the_same_places(plan.training.program, plan.interludes.at(Interlude::validation).program);
+    ASSERT_TRUE(plan.interludes().contains(Interlude::validation));
+    expect_the_same_places(plan.training().program, plan.interludes().at(Interlude::validation).program);
     for (std::size_t m = 0; m < models.size(); ++m)
       EXPECT_EQ(!plan.models[m]->interludes.empty(), models.config(m).train.validate_every > 0);
   }
@@ -172,16 +172,16 @@ TEST(JointPlans, TakeNoMoreModelsThanHaveStepsLeft) {
   Models models = mixed_models();
   models.set_memory(memory_of(256 * KiB, kUnlimited));
   JointPlanner planner = models.planner();
-  const JointPlan all = planner.plan({4, 4, 4, 4}).front(), two = planner.plan({0, 2, 0, 1}).front();
-  EXPECT_LT(two.computing_seconds, all.computing_seconds);
+  const Plan all = planner.plan({4, 4, 4, 4}).front(), two = planner.plan({0, 2, 0, 1}).front();
+  EXPECT_LT(two.merged->computing_seconds, all.merged->computing_seconds);
   for (const std::size_t m : {0, 2}) EXPECT_FALSE(two.models[m]);
   for (const std::size_t m : {1, 3}) EXPECT_TRUE(two.models[m]);
-  for (const Buffer& buffer : two.training.program.buffers) {
+  for (const Buffer& buffer : two.training().program.buffers) {
     EXPECT_THAT(buffer.name, MatchesRegex("m[13]/.*"));
   }
-  const JointPlan one = planner.plan({0, 0, 5, 0}).front();
-  EXPECT_TRUE(one.interludes.empty());
-  EXPECT_EQ(one.models[2]->training.program.instructions.size(), one.training.program.instructions.size());
+  const Plan one = planner.plan({0, 0, 5, 0}).front();
+  EXPECT_TRUE(one.interludes().empty());
+  EXPECT_EQ(one.models[2]->training.program.instructions.size(), one.training().program.instructions.size());
 }
 
 TEST(JointPlans, HaveOneStrategyForModelsThatDifferInNumbersAlone) {
@@ -193,7 +193,7 @@ TEST(JointPlans, HaveOneStrategyForModelsThatDifferInNumbersAlone) {
     config.train.steps = 10 + m;
   }
   models.set_memory(memory_of(128 * KiB, kUnlimited));
-  const JointPlan plan = models.plan();
+  const Plan plan = models.plan();
   const Strategy& first = plan.models.front()->strategy;
   const auto printed = [&](std::size_t m) {
     Program part = plan.models[m]->training.program;
@@ -215,15 +215,15 @@ TEST(JointPlans, HaveTheOrderThatIsAskedFor) {
   models.set_memory(memory_of(256 * KiB, kUnlimited));
   for (const std::string order :
        {"step after step", "longest remaining time first", "staggered, 4 under way"}) {
-    const JointPlan plan = models.planner().plan({1, 2, 3, 4}, order).front();
-    for (const ComparedSequence& compared : plan.sequences) EXPECT_EQ(compared.name, order);
+    const Plan plan = models.planner().plan({1, 2, 3, 4}, order).front();
+    for (const ComparedSequence& compared : plan.merged->sequences) EXPECT_EQ(compared.name, order);
   }
 }
 
 TEST(JointPlans, AreTheSameEachTime) {
   Models models = mixed_models();
   models.set_memory(memory_of(128 * KiB, kUnlimited));
-  EXPECT_EQ(print(models.plan().training.program), print(models.plan().training.program));
+  EXPECT_EQ(print(models.plan().training().program), print(models.plan().training().program));
 }
 
 TEST(JointRefusalsLongTest, NameTheBudgetThatHoldsEachModelButNotAll) {

@@ -56,7 +56,7 @@ TEST(KernelTimes, MakeUpThePassesOfAProgram) {
   for (const std::int64_t length : {8, 8192}) {
     RunConfig config = tiny_config();
     config.data.sequence_length = length;
-    const Plan plan = make_plan(config, tiny_model(2, true, 50257));
+    const ModelPlan plan = make_plan(config, tiny_model(2, true, 50257));
     const Program& program = plan.training.program;
     MachineRates rates = planning_rates(config);
     std::map<std::string, double> named;

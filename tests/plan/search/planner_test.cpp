@@ -28,7 +28,7 @@ std::string config_error(const RunConfig& config, const Model& model) {
 
 TEST(Planner, KeepsEverythingOnTheDeviceWhereItFits) {
   const Model model = tiny_model();
-  const Plan plan = make_plan(tiny_config(), model);
+  const ModelPlan plan = make_plan(tiny_config(), model);
   for (const Tier tier : plan.strategy.state) EXPECT_EQ(tier, Tier::device);
   EXPECT_EQ(plan.training.use[Tier::host].live_bytes,
             plan.training.use[Tier::host].by_kind[BufferKind::communication]);
@@ -74,7 +74,7 @@ TEST(PlannerLongTest, ChoosesTheOrderThatIsShortestWithWhatItSavesAtLast) {
                            .cores_copy = false};
   const auto seconds_in = [&](std::optional<Order> order) {
     config.plan.order = order;
-    const Plan plan = make_plan(config, model, rates);
+    const ModelPlan plan = make_plan(config, model, rates);
     return simulated_seconds(plan.training.program, plan.training.dependencies, rates);
   };
   const double chosen = seconds_in({});
@@ -112,7 +112,7 @@ TEST(Planner, ChoosesTheOrderThatMovesLess) {
   config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / 3;
   const auto moved = [&](std::optional<Order> order) {
     config.plan.order = order;
-    const Plan plan = make_plan(config, model);
+    const ModelPlan plan = make_plan(config, model);
     return plan.training.moved(Link::h2d) + plan.training.moved(Link::d2h);
   };
   EXPECT_EQ(moved(std::nullopt), std::min(moved(Order::layer_major), moved(Order::microbatch_major)));
@@ -132,12 +132,12 @@ TEST(Planner, GivesTheDeviceMoreStateThanIsCheapWhereTheHostHasNoRoomForIt) {
   const Model model = tiny_model(8, false);
   RunConfig config = tiny_config();
   config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / 2;
-  const auto units = [&](const Plan& plan) {
+  const auto units = [&](const ModelPlan& plan) {
     return std::count(plan.strategy.state.begin(), plan.strategy.state.end(), Tier::device);
   };
-  const Plan roomy = make_plan(config, model);
+  const ModelPlan roomy = make_plan(config, model);
   config.memory.host = tier_use(roomy.training.program, Tier::host).live_bytes - kBufferAlignment;
-  const Plan tight = make_plan(config, model);
+  const ModelPlan tight = make_plan(config, model);
   EXPECT_GT(units(tight), units(roomy));
   EXPECT_LE(tight.arena_bytes(Tier::device), config.memory.device);
   EXPECT_LE(tight.arena_bytes(Tier::host), *config.memory.host);
@@ -169,8 +169,8 @@ TEST(PlannerLongTest, HoldsTheHostBudgetInValidationToo) {
 
 TEST(Planner, CountsFlopsOfRecomputation) {
   const Model model = tiny_model();
-  const Plan recomputed = make_plan(tiny_config({.save = false}), model);
-  const Plan saved = make_plan(tiny_config({.save = true}), model);
+  const ModelPlan recomputed = make_plan(tiny_config({.save = false}), model);
+  const ModelPlan saved = make_plan(tiny_config({.save = true}), model);
   // What executes beyond the model's FLOPs without recomputation: attention's probabilities, once more in its
   // backward.
   EXPECT_NEAR(saved.flops.executed / saved.flops.model, 1, 0.03);
@@ -196,21 +196,21 @@ TEST(PlannerLongTest, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreFo
   config.device.h2d_per_second = config.device.d2h_per_second = 1'000'000'000;
   const Bytes recomputed = make_plan(config, model).arena_bytes(Tier::device);
   config.train.recompute = Recompute::automatic;
-  const auto saved = [](const Plan& plan) {
+  const auto saved = [](const ModelPlan& plan) {
     return std::ranges::count_if(plan.strategy.saved_level, [](std::size_t level) { return level > 0; });
   };
-  const auto levels = [](const Plan& plan) {
+  const auto levels = [](const ModelPlan& plan) {
     return std::accumulate(plan.strategy.saved_level.begin(), plan.strategy.saved_level.end(),
                            std::size_t{0});
   };
-  const Plan unlimited = make_plan(config, model);
+  const ModelPlan unlimited = make_plan(config, model);
   EXPECT_EQ(saved(unlimited), 6);
   std::ptrdiff_t before = 6;
   bool some_in_between = false;
   for (Bytes budget = unlimited.arena_bytes(Tier::device); budget > recomputed / 5;
        budget -= recomputed / 11) {
     config.memory.device = budget;
-    const Plan plan = make_plan(config, model);
+    const ModelPlan plan = make_plan(config, model);
     EXPECT_LE(saved(plan), before);
     before = saved(plan);
     some_in_between |= levels(plan) > 0 && levels(plan) < levels(unlimited);
@@ -226,13 +226,13 @@ TEST(PlannerLongTest, SavesSomeTensorsOfABlockIfTheLinkHasTimeForSome) {
   config.train.microbatch = 4;
   config.train.batch = 32;
   config.train.recompute = Recompute::automatic;
-  const Plan unlimited = make_plan(config, model);
+  const ModelPlan unlimited = make_plan(config, model);
   config.memory.device = unlimited.arena_bytes(Tier::device) / 4;
   std::set<std::size_t> levels;
   double flops = unlimited.flops.executed;
   for (double rate = 1e11; rate > 1e6; rate /= 1.5) {
     config.device.h2d_per_second = config.device.d2h_per_second = static_cast<Bytes>(rate);
-    const Plan plan = make_plan(config, model);
+    const ModelPlan plan = make_plan(config, model);
     EXPECT_GE(plan.flops.executed, flops) << rate;
     flops = plan.flops.executed;
     levels.insert(plan.strategy.saved_level.begin() + 1, plan.strategy.saved_level.end() - 1);
@@ -260,7 +260,7 @@ TEST(Planner, ReadsStateAheadIntoTheRoomThatGradientsLeave) {
   config.memory.host = 3 * GiB;
   config.memory.nvme_path = {"/nvme"};
   config.memory.optimizer_state = TierChoice::nvme;
-  const Plan plan = make_plan(config, build_model(a));
+  const ModelPlan plan = make_plan(config, build_model(a));
   const Program& program = plan.training.program;
   const auto norm = static_cast<std::int32_t>(
       std::ranges::find(program.instructions, Operation::grad_norm, &Instruction::operation) -
@@ -296,7 +296,7 @@ TEST(PlannerLongTest, PlansSeventyBillionParametersWithoutTouchingThem) {
   config.train.recompute = Recompute::full;
   config.memory.device = 80 * GiB;
   config.memory.host = 2048 * GiB;
-  const Plan plan = make_plan(config, model);
+  const ModelPlan plan = make_plan(config, model);
   EXPECT_NEAR(static_cast<double>(plan.parameters), 70.55e9, 0.1e9);
   // Layer-major: parameters come twice and gradients leave once, 2 bytes each, whatever the number of
   // microbatches; at most all unit boundaries leave and return once (checkpoints in the forward, their
@@ -325,11 +325,11 @@ Model model_of_width(std::int64_t hidden, std::int64_t vocabulary = 40) {
   return build_model(a);
 }
 
-double seconds_of(const Plan& plan, const MachineRates& rates) {
+double seconds_of(const ModelPlan& plan, const MachineRates& rates) {
   return simulated_seconds(plan.training.program, plan.training.dependencies, rates);
 }
 
-std::size_t units_on_device(const Plan& plan) {
+std::size_t units_on_device(const ModelPlan& plan) {
   return static_cast<std::size_t>(std::ranges::count(plan.strategy.state, Tier::device));
 }
 
@@ -341,10 +341,10 @@ TEST(Planner, RecomputesNothingWhereTheDeviceHoldsAll) {
   MachineRates slow_link = kFastDevice;  // were state on the host, its copies would hide all computing
   slow_link.flops_per_second = 1e10;
   slow_link.h2d_bytes_per_second = slow_link.d2h_bytes_per_second = 2e7;
-  const Plan plan = make_plan(config, model, slow_link);
+  const ModelPlan plan = make_plan(config, model, slow_link);
   EXPECT_LT(plan.flops.executed, 1.01 * plan.flops.model);
   config.memory.device = plan.arena_bytes(Tier::device);
-  const Plan same = make_plan(config, model, slow_link);
+  const ModelPlan same = make_plan(config, model, slow_link);
   EXPECT_LT(same.flops.executed, 1.01 * same.flops.model);
   EXPECT_EQ(units_on_device(same), model.units.size());
 }
@@ -356,7 +356,8 @@ TEST(Planner, KeepsMoreStateNearWhereUpdatesOnTheHostTakeLonger) {
   MachineRates fast_host = kFastDevice, slow_host = kFastDevice;
   fast_host.memory_bytes_per_second = 1e12;
   slow_host.memory_bytes_per_second = 1e7;
-  const Plan by_fast = make_plan(config, model, fast_host), by_slow = make_plan(config, model, slow_host);
+  const ModelPlan by_fast = make_plan(config, model, fast_host),
+                  by_slow = make_plan(config, model, slow_host);
   EXPECT_GT(units_on_device(by_slow), units_on_device(by_fast));
   EXPECT_LT(seconds_of(by_slow, slow_host), seconds_of(by_fast, slow_host));
 }
@@ -367,7 +368,7 @@ TEST(Planner, KeepsStateOfBlocksNearWhereTheEmbeddingsIsTooLarge) {
   config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 3;
   MachineRates slow_host = kFastDevice;
   slow_host.memory_bytes_per_second = 1e7;
-  const Plan plan = make_plan(config, model, slow_host);
+  const ModelPlan plan = make_plan(config, model, slow_host);
   EXPECT_EQ(plan.strategy.state.front(), Tier::host);
   EXPECT_GT(units_on_device(plan), 0U);
 }
@@ -378,7 +379,7 @@ TEST(Planner, LetsForwardPassesBeginWhileUpdatesOfTheStepBeforeAreMade) {
   config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 3;
   MachineRates rates = kFastDevice;
   rates.memory_bytes_per_second = 1e8;  // updates take longest
-  const Plan plan = make_plan(config, model, rates);
+  const ModelPlan plan = make_plan(config, model, rates);
   const RankProgram rank = {0, &plan.training.program, &plan.training.dependencies};
   const RoundTimeline round = simulate_round({&rank, 1}, rates).front();
   double first_pass = round.seconds, last_update = 0;
@@ -401,7 +402,7 @@ TEST(PlannerLongTest, RecomputesRatherThanSendActivationsToDrives) {
   config.memory.device = config.memory.host.emplace(roomy / 3) / 3;
   config.memory.nvme_path = {"drive"};
   config.memory.nvme_size = kUnlimited;
-  const auto on_drives = [](const Plan& plan) {
+  const auto on_drives = [](const ModelPlan& plan) {
     Bytes bytes = 0;
     for (const Buffer& buffer : plan.training.program.buffers) {
       if (buffer.tier == Tier::nvme && buffer.kind == BufferKind::activation) bytes += buffer.bytes;
@@ -413,7 +414,7 @@ TEST(PlannerLongTest, RecomputesRatherThanSendActivationsToDrives) {
   while (on_drives(make_plan(saving, model, kFastDevice)) == 0)
     *saving.memory.host -= *saving.memory.host / 16;
   config.memory.host = saving.memory.host;
-  const Plan plan = make_plan(config, model, kFastDevice);
+  const ModelPlan plan = make_plan(config, model, kFastDevice);
   EXPECT_EQ(on_drives(plan), 0);
   EXPECT_LT(seconds_of(plan, kFastDevice), seconds_of(make_plan(saving, model, kFastDevice), kFastDevice));
 }

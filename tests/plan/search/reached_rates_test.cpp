@@ -18,6 +18,8 @@ struct Reached {
   std::vector<Plan> plans;
   MachineRates rates;
   double planned = 0;  ///< seconds of a step
+
+  std::vector<ModelToPlan> models() const { return {{.name = "", .model = &model, .request = {}}}; }
 };
 
 Reached reached_run(std::mt19937& random) {
@@ -28,7 +30,7 @@ Reached reached_run(std::mt19937& random) {
   if (number(2) == 0) config.memory.device = (64 + number(100)) * KiB;
   run.rates = random_rates(random);
   run.plans = make_plans(config, run.model, run.rates);
-  run.planned = estimate_step(ranks_of(run.plans), run.plans, {}, LaneMode::overlapped, run.rates).seconds;
+  run.planned = estimate_step(run.plans, LaneMode::overlapped, run.rates).seconds;
   return run;
 }
 
@@ -38,11 +40,11 @@ TEST(ReachedRates, LeaveNoStepBelowItsBoundAndNoShareAboveOne) {
     const Reached run = reached_run(random);
     for (const double share : {0.01, 0.3, 0.9, 1.0, 3.0}) {
       const double seconds = share * run.planned * (1 + 1e-9);
-      const MachineRates rates = reached_rates(run.rates, run.plans, run.model, seconds);
-      EXPECT_LE(certify(run.plans, run.model, rates).seconds, seconds * (1 + 1e-9)) << seed;
+      const MachineRates rates = reached_rates(run.rates, run.plans, run.models(), seconds);
+      EXPECT_LE(certify(run.plans, run.models(), rates).seconds, seconds * (1 + 1e-9)) << seed;
       for (const Plan& plan : run.plans) {
         EXPECT_LE(step_needs(plan, rates).longest(), seconds * (1 + 1e-9)) << seed;
-        EXPECT_LE(plan.flops.model / (seconds * rates.flops_per_second), 1 + 1e-9) << seed;
+        EXPECT_LE(plan.only().flops.model / (seconds * rates.flops_per_second), 1 + 1e-9) << seed;
       }
     }
   }
@@ -52,9 +54,9 @@ TEST(ReachedRates, RiseOnlyWhereTheRunWasFaster) {
   std::mt19937 random(3);
   const Reached run = reached_run(random);
   const StepNeeds needs = step_needs(run.plans.front(), run.rates);
-  const MachineRates none = reached_rates(run.rates, run.plans, run.model, 0);
+  const MachineRates none = reached_rates(run.rates, run.plans, run.models(), 0);
   EXPECT_EQ(none, run.rates);
-  const MachineRates slow = reached_rates(run.rates, run.plans, run.model, 100 * needs.longest());
+  const MachineRates slow = reached_rates(run.rates, run.plans, run.models(), 100 * needs.longest());
   EXPECT_EQ(slow, run.rates);
 }
 

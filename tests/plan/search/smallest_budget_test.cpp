@@ -142,7 +142,7 @@ TEST(SmallestBudgetLongTest, IsOneThatWorksAndTheSmallestOverAGridOfRuns) {
     ASSERT_NE(refusal(config, run.model), "");
     refuse_with(config);
     const RunConfig smallest = with_named_budgets(config, refusal(config, run.model));
-    const Plan roomy = make_plan(run.config, run.model);
+    const ModelPlan roomy = make_plan(run.config, run.model);
     if (config.memory.host) {
       config.memory.host = 1;  // both
       refuse_with(config);
@@ -175,7 +175,7 @@ TEST(SmallestBudget, LetsValidationPassInAnotherOrderThanTraining) {
   config.train.validation_batches = 64;
   config.memory.device = 1;
   config = with_named_budgets(config, refusal(config, model));
-  const Plan plan = make_plan(config, model);
+  const ModelPlan plan = make_plan(config, model);
   EXPECT_EQ(plan.strategy.order, Order::layer_major);
   EXPECT_LE(plan.arena_bytes(Tier::device), config.memory.device);
 }

@@ -30,7 +30,7 @@ TEST(StepUse, CountsAllBytesThatMoveAndStay) {
   for (const KindUse& kind : use.kinds) {
     for (const Link link : kLinks) moved[link] += kind.moved[link];
   }
-  const PlannedProgram& program = planned.stages.front().training;
+  const PlannedProgram& program = planned.plans.front().training();
   EXPECT_GT(moved[Link::h2d], 0);
   EXPECT_EQ(moved[Link::h2d], program.moved(Link::h2d));
   EXPECT_EQ(moved[Link::d2h], program.moved(Link::d2h));
@@ -64,10 +64,10 @@ TEST(StepUse, OfALaneIsWorkAndWaitsThatMakeUpTheStep) {
 TEST(StepUse, CountsUnitsByWhatTheySave) {
   TinyRun run;
   run.config.train.recompute = Recompute::none;
-  const Plan all = make_plan(run.config, run.model);
+  const ModelPlan all = make_plan(run.config, run.model);
   EXPECT_EQ(count_saved(all, run.model).all, 6);
   run.config.train.recompute = Recompute::full;
-  const Plan none = make_plan(run.config, run.model);
+  const ModelPlan none = make_plan(run.config, run.model);
   EXPECT_EQ(count_saved(none, run.model).none, 6);
   EXPECT_EQ(count_saved(none, run.model).all + count_saved(none, run.model).some, 0);
 }
