@@ -66,7 +66,4 @@ std::string trace_of_rank(const std::string& path, int rank);
 std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job,
                                       std::vector<std::string> models = {});
 
-/// Trains what a run file of several models asks for. Returns the exit status.
-int train_models(const TrainCommand& command, RunModels run, Job& job);
-
 }  // namespace strata

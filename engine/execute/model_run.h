@@ -54,8 +54,8 @@ struct TrainResult {
   std::vector<SamplePoint> samples;
   Counters counters;
   std::int64_t saves = 0;  ///< checkpoints that steps wrote
-  Measurements measured;   ///< bytes of all links are those of training steps; peaks include interludes
-  ScratchUse scratch;
+  Measurements measured;   ///< of all models: bytes of links are of training steps; peaks include interludes
+  ScratchUse scratch;      ///< of all models
   std::vector<std::string> slow_paths = {};  ///< of the device
   ChosenProducts products = {};              ///< of all models
   std::string state_hash;

@@ -171,11 +171,7 @@ void Trainer::end_soon(std::size_t model, std::int64_t step) {
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
-  TrainResult result = std::move(train(stop, std::vector<TrainListener*>{&listener}).front());
-  result.measured = measured_;
-  result.scratch = scratch_;
-  result.products = products_;
-  return result;
+  return std::move(train(stop, std::vector<TrainListener*>{&listener}).front());
 }
 
 std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
@@ -200,7 +196,12 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
   measure();
   std::vector<TrainResult> results;
   results.reserve(models_.size());
-  for (std::optional<TrainResult>& result : results_) results.push_back(std::move(*result));
+  for (std::optional<TrainResult>& result : results_) {
+    results.push_back(std::move(*result));
+    results.back().measured = measured_;
+    results.back().scratch = scratch_;
+    results.back().products = products_;
+  }
   return results;
 }
 
