@@ -32,10 +32,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIERS, LINKS = ("device", "host", "nvme"), ("h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce")
 
 
+def models_of(report):
+    """Reports of all models; a run of one has no list."""
+    return report.get("models", [report])
+
+
 def step_seconds(report, threads, cuda, ranks):
     """As estimated_seconds() and nvme_seconds() in engine/plan/search/rates.h, at planning_rates(); cores also make updates."""
     moved = {link: report["traffic"][link]["planned_bytes"] for link in LINKS}
-    narrow = report["precision"] != "fp32"
+    narrow = models_of(report)[0]["precision"] != "fp32"
     flops, copies = ((600e12 if narrow else 50e12), 50e9) if cuda else ((400e9 if narrow else 200e9) * threads, 8e9 * threads)
     h2d = moved["h2d"] + moved["all_gather"] + moved["reduce_scatter"] + moved["all_reduce"]
     computing = report["flops"]["executed"] / flops
@@ -73,7 +78,7 @@ def with_whole_microbatches(run_file, ranks):
 
 
 def train(strata, run_file, ranks, settings):
-    """The state's hash and the losses, or what it says instead."""
+    """The state's hash and the losses of each model, or what it says instead."""
     with tempfile.TemporaryDirectory() as folder:
         settings = settings + [f"checkpoint.path={folder}/out", f"report.metrics={folder}/metrics.jsonl"]
         if "nvme:" in run_file.read_text():
@@ -86,7 +91,7 @@ def train(strata, run_file, ranks, settings):
         if process.returncode != 0:
             return (process.stderr.strip().splitlines() or ["no output"])[-1]
         report = json.loads(pathlib.Path(f"{folder}/report.json").read_text())
-        return report["state_hash"], report["loss"]
+        return [(model["state_hash"], model["loss"]) for model in models_of(report)]
 
 
 def text(name, value):
@@ -142,7 +147,7 @@ class Comparison:
         self.other_bits += old != new or isinstance(new, str)
         if isinstance(old, str) or isinstance(new, str) or old != new:
             return f"trained otherwise: {old} -> {new}"
-        return f"state {new[0]}, losses {', '.join(f'{loss:.4f}' for loss in new[1])} in both"
+        return "; ".join(f"state {state}, losses {', '.join(f'{loss:.4f}' for loss in losses)}" for state, losses in new) + " in both"
 
     def print_sums(self):
         print(f"{self.plans} plans: {self.differ} differ, {self.worse} for the worse, {self.slower} with a longer step")
