@@ -118,7 +118,8 @@ void TrainingRun::plan() {
     models.push_back({name_of_model(m), &prepared(m).config, &prepared(m).model});
   on_every_rank(job_.world(), [&] {
     planner_.emplace(models_to_plan(models), run_.is_several, prepared_.rates);
-    plans_.push_back(or_explain(command_, [&] { return plans_in(precisions_.front(), *planner_); }));
+    plans_.push_back(
+        or_explain(command_, [&] { return plans_in(precisions_[trained_.front()], *planner_); }));
   });
   require_one_plan(plans_.back(), job_.world());
 }
@@ -139,6 +140,13 @@ std::vector<TrainResult> TrainingRun::run(Trainer& trainer) {
     say_plan(trainer);
     begin_progress(trainer);
   }
+  // Progress looks at the trainer, so it ends before that, however the run ends.
+  struct Ending {
+    TrainingRun& run;
+    ~Ending() {
+      if (run.job_.is_first()) run.end_progress();
+    }
+  } ending{*this};
   std::list<Listeners> listeners;
   std::list<MetricsLog> logs;
   std::list<TensorBoardLog> curves;
@@ -167,13 +175,6 @@ std::vector<TrainResult> TrainingRun::run(Trainer& trainer) {
     of_models.push_back(&listeners.back());
   }
   const LaneStatus::Watch watch(job_.status(), [&trainer] { return trainer.describe_lanes(); });
-  // Progress looks at the trainer, so it ends with the run, however that ends.
-  struct Ending {
-    TrainingRun& run;
-    ~Ending() {
-      if (run.job_.is_first()) run.end_progress();
-    }
-  } ending{*this};
   std::vector<TrainResult> results = trainer.train(stop_on_signals(), of_models);
   rates_ = measured_;
   rates_.flops_per_second = product_rate_->now();
