@@ -156,7 +156,7 @@ int run_plan(const PlanCommand& command) {
   std::int64_t tokens = 0;
   for (const ModelToPlan& each : planner.models()) tokens += each.request.strategy.tokens();
   line.end();
-  // Of several models all ranks have the lines of the first ones.
+  // A run of several models shows the plan of the first ranks for all.
   const std::span shown(plans.begin(), is_several ? 1 : plans.size());
   const bool has_policies = !is_several && !config.optimizer.groups.empty();
   if (command.json != "-") {

@@ -37,7 +37,7 @@ class TrainingRun {
   // In the order in which they are called, each on every rank unless it says otherwise.
 
   virtual void adjust(RunModels& /*run*/) {}
-  /// Of models that were trained before.
+  /// Reads what is known of models that were trained before.
   virtual void read_record() {}
   /// Throws ConfigError if what the data have come to does not go with the run file.
   virtual void check_prepared() {}
@@ -45,12 +45,13 @@ class TrainingRun {
   virtual bool is_over(std::size_t /*model*/) const { return false; }
   virtual std::vector<RoundListener*> recording() { return {}; }
   virtual std::optional<SeveralModels> several() { return std::nullopt; }
-  /// Of the first rank: begins to show how the run goes on.
+  /// Begins to show how the run goes on. Only the first rank calls it.
   virtual void begin_progress(const Trainer& trainer) = 0;
-  /// Of the first rank: what shows it, of a trained model.
+  /// Returns what shows how a trained model goes on. Only the first rank calls it.
   virtual TrainListener& progress_of(std::size_t trained) = 0;
-  /// What else hears of a trained model.
+  /// Returns what else hears of a trained model, or null.
   virtual TrainListener* listener_of(std::size_t /*trained*/) { return nullptr; }
+  /// Ends what begin_progress() began, also if the run fails. Only the first rank calls it.
   virtual void end_progress() = 0;
   /// Returns the exit status. `trainer` is null if there was nothing to train.
   virtual int report(std::vector<TrainResult> results, const Trainer* trainer) = 0;

@@ -17,7 +17,7 @@ struct ModelOutcome {
   std::vector<std::pair<std::string, std::string>> overrides;  ///< keys of the run file, and its values
   const RunConfig* config = nullptr;
   const ModelPlan* plan = nullptr;  ///< null: it took no part in this process
-  TrainResult result;               ///< its measurements are of no meaning here
+  TrainResult result;               ///< its measurements are of all models together
   std::string ended = {};           ///< why before its last step; empty: trained, or interrupted
 };
 

@@ -29,7 +29,7 @@ SampleShape samples_of(const RunConfig& config);
 
 MemoryRequest memory_request(const RunConfig::MemorySection& memory);
 
-/// Of `config` it reads neither threads nor plan.machine. REQUIRES: train.precision is given or was chosen.
+/// It reads neither train.threads nor plan.machine. REQUIRES: train.precision is given or was chosen.
 /// Throws ConfigError if the run is too large to plan (size_limit.h), or if the pipeline cannot be made.
 PlanRequest plan_request(const RunConfig& config, const Model& model);
 

@@ -195,10 +195,7 @@ TEST(Stages, WaitAsLongAsTheirScheduleSays) {
       config.parallel.schedule = schedule;
       config.parallel.stages = listed;
       const std::vector<Plan> plans = make_plans(config, tiny_model(4), {});
-      std::vector<RankProgram> ranks;
-      ranks.reserve(plans.size());
-      for (const Plan& plan : plans)
-        ranks.push_back({std::ssize(ranks), &plan.training().program, &plan.training().dependencies});
+      const std::vector<RankProgram> ranks = ranks_of(plans);
       const auto seconds = [&](std::size_t number, const Instruction& instruction) {
         const bool is_of_block =
             instruction.unit > 0 && instruction.unit + 1 < std::ssize(plans[number].only().strategy.state);
@@ -229,12 +226,8 @@ TEST(Ranks, ThatDoNotMeetAreFound) {
     change(changed[0].models.front()->training.program.instructions);
     PlannedProgram& training = changed[0].models.front()->training;
     training.dependencies = find_dependencies(training.program);
-    std::vector<RankProgram> ranks;
-    ranks.reserve(changed.size());
-    for (const Plan& plan : changed)
-      ranks.push_back({std::ssize(ranks), &plan.training().program, &plan.training().dependencies});
     try {
-      verify_ranks(ranks);
+      verify_ranks(ranks_of(changed));
     } catch (const std::logic_error& error) {
       return std::string(error.what());
     }

@@ -22,7 +22,7 @@ struct StepNeeds {
 /// per
 ///   parameter: for AdamW 28 with fp32 p, m and v, 26 with a split master, 20 or 18 with bf16 m and v.
 /// - nvme: bytes read / reading rate + bytes written / writing rate, of drives that do one at a time.
-/// Of several models those that take part, in a round.
+/// If the run has several models, it sums up those that take part, for a round.
 StepNeeds step_needs(const Plan& plan, const MachineRates& rates);
 
 }  // namespace strata

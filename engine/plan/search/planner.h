@@ -23,7 +23,7 @@ class Planner {
   Planner(std::vector<ModelToPlan> models, bool is_several, const MachineRates& rates);
 
   /// A plan for each set of ranks that do the same, by their first ranks: for each stage of the pipeline, or
-  /// of several models for each stage set. As JointPlanner::plan() says for several models. Throws
+  /// of several models for each stage set. JointPlanner::plan() says what the arguments mean. Throws
   /// BudgetError if the budgets cannot hold the run, naming what does not fit and the smallest budget that
   /// would.
   std::vector<Plan> plan(const std::vector<std::int64_t>& remaining_steps, const std::string& order = {});
@@ -37,7 +37,7 @@ class Planner {
   const std::vector<ModelToPlan>& models() const { return models_; }
   const MachineRates& rates() const { return rates_; }
   bool is_several() const { return joint_.has_value(); }
-  /// Of these plans that of a rank.
+  /// Returns the one of these plans that a rank runs.
   const Plan& of_rank(const std::vector<Plan>& plans, std::int64_t rank) const;
 
  private:

@@ -9,7 +9,6 @@
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/search/certificate.h"
-#include "engine/plan/search/finish.h"
 #include "engine/plan/search/step_cost.h"
 #include "engine/plan/search/tier_fit.h"
 #include "engine/plan/search/timeline.h"

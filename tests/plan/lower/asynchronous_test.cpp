@@ -102,10 +102,7 @@ TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
       RunConfig config = run_of(schedule, stages);
       config.parallel.stages = listed;
       const std::vector<Plan> plans = make_plans(config, tiny_model(4, false), {});
-      std::vector<RankProgram> ranks;
-      ranks.reserve(plans.size());
-      for (const Plan& plan : plans)
-        ranks.push_back({std::ssize(ranks), &plan.training().program, &plan.training().dependencies});
+      const std::vector<RankProgram> ranks = ranks_of(plans);
       const auto seconds = [&](std::size_t number, const Instruction& instruction) {
         const bool is_of_block =
             instruction.unit > 0 && instruction.unit + 1 < std::ssize(plans[number].only().strategy.state);
