@@ -3,7 +3,7 @@
 
 #include "engine/api/errors.h"
 #include "engine/api/strata/strata.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/generate/generator.h"
 #include "engine/generate/prompts.h"
 #include "engine/run/opened_model.h"

@@ -12,7 +12,7 @@
 #include "base/json_text.h"
 #include "base/system_error.h"
 #include "engine/checkpoint/refusals.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 namespace fs = std::filesystem;

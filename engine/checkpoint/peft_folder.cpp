@@ -19,7 +19,7 @@
 #include "base/nth.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/graph/adapters.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/flat_range.h"

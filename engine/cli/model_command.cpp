@@ -12,7 +12,7 @@
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/next_commands.h"
 #include "engine/cli/own_name.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 namespace {

@@ -1,13 +1,27 @@
 // What can be chosen of a run, as plain enums: the run file's keys have these values, and models, plans and
-// devices are made by them. The word of each enumerator stands in engine/config/words.h.
+// devices are made by them. Behind each stand its enumerators' words in run files.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
+
+#include "engine/config/words.h"
 
 namespace strata {
 
 enum class Recompute : std::uint8_t { none, full, automatic };
+template <>
+struct Words<Recompute> {
+  static constexpr std::array<std::string_view, 3> list = {"none", "full", "auto"};
+};
+
 enum class Order : std::uint8_t { layer_major, microbatch_major };
+template <>
+struct Words<Order> {
+  static constexpr std::array<std::string_view, 2> list = {"layer_major", "microbatch_major"};
+};
+
 /// In which order the stages of a pipeline pass microbatches on.
 enum class PipelineSchedule : std::uint8_t {
   gpipe,
@@ -18,6 +32,12 @@ enum class PipelineSchedule : std::uint8_t {
   pipedream,
   pipedream_2bw
 };
+template <>
+struct Words<PipelineSchedule> {
+  static constexpr std::array<std::string_view, 7> list = {
+      "gpipe", "1f1b", "interleaved", "zero_bubble", "breadth_first", "pipedream", "pipedream_2bw"};
+};
+
 /// Whether forward passes go on while updates of earlier ones are still to be made, with weights that lack
 /// them.
 constexpr bool is_asynchronous(PipelineSchedule schedule) {
@@ -25,30 +45,105 @@ constexpr bool is_asynchronous(PipelineSchedule schedule) {
 }
 
 enum class LaneMode : std::uint8_t { serial, overlapped };
+template <>
+struct Words<LaneMode> {
+  static constexpr std::array<std::string_view, 2> list = {"serial", "overlapped"};
+};
+
 /// automatic: layout and microbatch are searched for where the run file leaves them out.
 enum class PlanSearch : std::uint8_t { none, automatic };
+template <>
+struct Words<PlanSearch> {
+  static constexpr std::array<std::string_view, 2> list = {"none", "auto"};
+};
+
 enum class DeviceKind : std::uint8_t { cpu, cuda };
+template <>
+struct Words<DeviceKind> {
+  static constexpr std::array<std::string_view, 2> list = {"cpu", "cuda"};
+};
+
 /// How files of the NVMe tier are read and written.
 enum class NvmeEngine { automatic, io_uring, threads };
+template <>
+struct Words<NvmeEngine> {
+  static constexpr std::array<std::string_view, 3> list = {"auto", "io_uring", "threads"};
+};
+
 /// Where what is not on the device lives. automatic: on the host as far as it fits.
 enum class TierChoice { automatic, device, host, nvme };
+template <>
+struct Words<TierChoice> {
+  static constexpr std::array<std::string_view, 4> list = {"auto", "device", "host", "nvme"};
+};
+
 enum class Tokenizer : std::uint8_t { bytes, none, automatic };
+template <>
+struct Words<Tokenizer> {
+  static constexpr std::array<std::string_view, 3> list = {"bytes", "none", "auto"};
+};
+
 /// What the files hold. automatic: what they look like, by content and name (engine/data/document_form.h).
 enum class DataFormat : std::uint8_t { automatic, text, records, tokens };
+template <>
+struct Words<DataFormat> {
+  static constexpr std::array<std::string_view, 4> list = {"auto", "text", "records", "tokens"};
+};
+
 /// What texts begin with. automatic: what the tokenizer's post-processor puts before a text. always: that, or
 /// the bos_token if it puts nothing.
 enum class BeginToken : std::uint8_t { automatic, always, never };
+template <>
+struct Words<BeginToken> {
+  static constexpr std::array<std::string_view, 3> list = {"auto", "always", "never"};
+};
+
 /// What documents in a sequence are to one another. documents: attention and positions are those of each
 /// document alone. whole: also, the border of a sequence cuts no document.
 enum class DataPacking : std::uint8_t { none, documents, whole };
+template <>
+struct Words<DataPacking> {
+  static constexpr std::array<std::string_view, 3> list = {"none", "documents", "whole"};
+};
+
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
+template <>
+struct Words<ScheduleKind> {
+  static constexpr std::array<std::string_view, 3> list = {"constant", "linear", "cosine"};
+};
+
 enum class OptimizerType : std::uint8_t { adamw, sgd };
+template <>
+struct Words<OptimizerType> {
+  static constexpr std::array<std::string_view, 2> list = {"adamw", "sgd"};
+};
+
 enum class Decay : std::uint8_t { matrices, all };
+template <>
+struct Words<Decay> {
+  static constexpr std::array<std::string_view, 2> list = {"matrices", "all"};
+};
+
 /// How fp32 masters and moments are stored: optim/state_format.h.
 enum class MasterFormat : std::uint8_t { fp32, split };
+template <>
+struct Words<MasterFormat> {
+  static constexpr std::array<std::string_view, 2> list = {"fp32", "split"};
+};
+
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
+template <>
+struct Words<MomentFormat> {
+  static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
+};
+
 /// How parameters are kept and travel: as passes read them, or packed.
 enum class ParameterFormat : std::uint8_t { precision, fp8, int8, nf4 };
+template <>
+struct Words<ParameterFormat> {
+  static constexpr std::array<std::string_view, 4> list = {"precision", "fp8", "int8", "nf4"};
+};
+
 /// Whether blocks of neighbours have a scale each (base/block_codes.h), which is for what is frozen.
 constexpr bool has_blocks(ParameterFormat format) {
   return format == ParameterFormat::int8 || format == ParameterFormat::nf4;
@@ -56,7 +151,16 @@ constexpr bool has_blocks(ParameterFormat format) {
 /// What is trained beside frozen layers. rslora scales by alpha / sqrt(rank) (Kalajdzievski 2023); dora has
 /// magnitudes of rows, too (Liu et al. 2024).
 enum class AdapterType : std::uint8_t { none, lora, rslora, dora };
+template <>
+struct Words<AdapterType> {
+  static constexpr std::array<std::string_view, 4> list = {"none", "lora", "rslora", "dora"};
+};
+
 /// The type of gradients on their way between ranks.
 enum class ReduceDtype : std::uint8_t { fp32, bf16 };
+template <>
+struct Words<ReduceDtype> {
+  static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
+};
 
 }  // namespace strata

@@ -21,8 +21,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "engine/config/choices.h"
 #include "engine/config/run_config.h"
-#include "engine/config/words.h"
 
 namespace YAML {
 class Node;

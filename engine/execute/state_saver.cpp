@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/system_error.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/peft_folder.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/model/weight_norms.h"
 
 namespace strata {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/nth.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/graph/adapters.h"
 #include "engine/model/name_patterns.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/plan/search/step_use.h"
 #include "engine/report/certificate_report.h"
 #include "engine/report/change_words.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/counts.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/plan/search/needs.h"
 #include "engine/plan/search/timeline.h"
 #include "engine/report/figures.h"

@@ -16,7 +16,7 @@
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/run/device.h"
 #include "engine/run/host.h"
 #include "engine/run/load_model.h"

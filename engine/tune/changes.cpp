@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/plan/program/program.h"
 
 namespace strata {

@@ -6,11 +6,11 @@
 #include <set>
 #include <utility>
 
+#include "engine/config/choices.h"
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
 #include "engine/config/load.h"
 #include "engine/config/searched_keys.h"
-#include "engine/config/words.h"
 
 namespace strata {
 namespace {

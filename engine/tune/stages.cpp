@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/nth.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/graph/segment.h"
 #include "engine/plan/lower/pipeline.h"
 

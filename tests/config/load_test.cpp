@@ -11,11 +11,11 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/config/choices.h"
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
 #include "engine/config/run_length.h"
 #include "engine/config/run_models.h"
-#include "engine/config/words.h"
 #include "tests/config/support.h"
 #include "tests/support/source_folder.h"
 

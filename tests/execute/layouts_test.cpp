@@ -12,7 +12,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

@@ -13,7 +13,7 @@
 
 #include "base/float8.h"
 #include "engine/checkpoint/checkpoint_list.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/execute/block_scales.h"
 #include "engine/model/packing.h"
 #include "tests/execute/gradients.h"

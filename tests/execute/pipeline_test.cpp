@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "collectives/comm_faults.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/plan/program/dependencies.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "engine/checkpoint/hf_folder.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/model/initialize.h"
 #include "tests/execute/several_models.h"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 

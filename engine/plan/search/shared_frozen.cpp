@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 namespace {
