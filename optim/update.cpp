@@ -87,17 +87,19 @@ void update_plainly(const UpdateCoefficients& step, const OptimizerState& state)
   }
 }
 
-AdamWCoefficients adamw_coefficients(const UpdateStep& step, std::uint32_t rounding) {
-  const double beta1 = step.beta1, beta2 = step.beta2, learning_rate = step.learning_rate;
+/// `rate`, as the policy has it.
+AdamWCoefficients adamw_coefficients(const UpdateStep& step, float rate, std::uint32_t rounding) {
+  const RuleSettings& settings = step.policy.settings;
+  const double beta1 = settings.beta1, beta2 = settings.beta2, learning_rate = rate;
   const auto count = static_cast<double>(step.step);
   return {.gradient_scale = step.gradient_scale,
-          .keep = static_cast<float>(1 - learning_rate * step.weight_decay),
-          .beta1 = step.beta1,
+          .keep = static_cast<float>(1 - learning_rate * static_cast<float>(step.policy.weight_decay)),
+          .beta1 = settings.beta1,
           .one_minus_beta1 = static_cast<float>(1 - beta1),
-          .beta2 = step.beta2,
+          .beta2 = settings.beta2,
           .one_minus_beta2 = static_cast<float>(1 - beta2),
           .inverse_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, count))),
-          .epsilon = step.epsilon,
+          .epsilon = settings.epsilon,
           .step_size = static_cast<float>(learning_rate / (1 - std::pow(beta1, count))),
           .rounding = rounding};
 }
@@ -106,14 +108,22 @@ AdamWCoefficients adamw_coefficients(const UpdateStep& step, std::uint32_t round
 
 UpdateCoefficients coefficients(const UpdateStep& step) {
   assert(step.step >= 1);
+  const UpdatePolicy& policy = step.policy;
+  const auto rate = static_cast<float>(policy.learning_rate_factor * step.learning_rate);
   const CounterRandom random(step.seed, kRoundingStream);
   const std::uint32_t rounding = random.words(static_cast<std::uint64_t>(step.step))[0];
-  if (step.rule == UpdateRule::adamw) return {.adamw = adamw_coefficients(step, rounding)};
-  return {.sgd = {.gradient_scale = step.gradient_scale,
-                  .weight_decay = step.weight_decay,
-                  .momentum = step.momentum,
-                  .learning_rate = step.learning_rate,
-                  .rounding = rounding}};
+  switch (policy.rule) {
+    case UpdateRule::adamw:
+      return {.adamw = adamw_coefficients(step, rate, rounding)};
+    case UpdateRule::sgd:
+    case UpdateRule::sgd_momentum:
+      return {.sgd = {.gradient_scale = step.gradient_scale,
+                      .weight_decay = static_cast<float>(policy.weight_decay),
+                      .momentum = policy.settings.momentum,
+                      .learning_rate = rate,
+                      .rounding = rounding}};
+  }
+  return {};
 }
 
 void update(const UpdateCoefficients& step, const OptimizerState& state) {

@@ -9,32 +9,23 @@
 
 #include "optim/optimizer_state.h"
 #include "optim/step_scalars.h"
+#include "optim/update_policy.h"
 
 namespace strata {
 
-/// One step's scalars, those of all rules. `step` counts applied updates from 1 (bias correction).
+/// One step of what a policy updates.
 struct UpdateStep {
-  UpdateRule rule = UpdateRule::adamw;
-  float learning_rate = 0;
-  float beta1 = 0.9F;
-  float beta2 = 0.999F;
-  float epsilon = 1e-8F;
-  float momentum = 0;
-  float weight_decay = 0;
+  UpdatePolicy policy = {};
+  double learning_rate = 0;  ///< the schedule's
   float gradient_scale = 1;  ///< unscale × clip: what the stored gradient is multiplied by
-  std::int64_t step = 1;
-  std::uint64_t seed = 0;  ///< of stochastic rounding
+  std::int64_t step = 1;     ///< applied updates, from 1 (bias correction)
+  std::uint64_t seed = 0;    ///< of stochastic rounding
 };
 
 UpdateCoefficients coefficients(const UpdateStep& step);
 
-/// Updates by state.rule, whose coefficients `step` holds and whose moments the state has.
-///   adamw:        theta -= lr·wd·theta; m = b1·m + (1-b1)·g; v = b2·v + (1-b2)·g²;
-///                 theta -= lr/(1-b1^t) · m / (sqrt(v/(1-b2^t)) + eps)
-///   sgd:          theta -= lr · (g + wd·theta)
-///   sgd_momentum: b = momentum·b + (g + wd·theta); theta -= lr·b. Buffers begin as zeros, so the first
-///                 step's b is what is added, as in PyTorch.
-/// Theta moves by fp32 moments; they are rounded when they are stored.
+/// Updates by state.rule, whose coefficients `step` holds and whose moments the state has. Parameters move by
+/// fp32 moments; they are rounded when they are stored.
 void update(const UpdateCoefficients& step, const OptimizerState& state);
 
 /// What a skipped step does instead: a parameter that is a rounded copy of its master may be nothing but what

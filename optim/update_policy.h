@@ -6,10 +6,17 @@
 
 namespace strata {
 
+/// What rules are set to, besides rate and decay. Each rule reads its own.
+struct RuleSettings {
+  float beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, momentum = 0;
+  friend bool operator==(const RuleSettings&, const RuleSettings&) = default;
+};
+
 struct UpdatePolicy {
   UpdateRule rule = UpdateRule::adamw;
   double learning_rate_factor = 1;  ///< on the schedule's rate
   double weight_decay = 0;
+  RuleSettings settings = {};
   friend bool operator==(const UpdatePolicy&, const UpdatePolicy&) = default;
 };
 

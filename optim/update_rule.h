@@ -66,8 +66,17 @@ class Moments {
   std::uint8_t bits_ = 0;
 };
 
-/// SGD without momentum is a rule of its own: it keeps nothing.
-enum class UpdateRule : std::uint8_t { adamw, sgd, sgd_momentum };
+/// theta: parameter, g: gradient, lr: learning rate, wd: weight decay, t: updates so far, from 1. Moments
+/// begin as zeros. SGD without momentum is a rule of its own: it keeps nothing.
+enum class UpdateRule : std::uint8_t {
+  /// theta -= lr·wd·theta; m = b1·m + (1-b1)·g; v = b2·v + (1-b2)·g²;
+  /// theta -= lr/(1-b1^t) · m / (sqrt(v/(1-b2^t)) + eps)   (Loshchilov & Hutter 2019, torch.optim.AdamW)
+  adamw,
+  /// theta -= lr · (g + wd·theta)   (torch.optim.SGD)
+  sgd,
+  /// b = momentum·b + (g + wd·theta); theta -= lr·b   (torch.optim.SGD, whose first b is what is added)
+  sgd_momentum
+};
 inline constexpr std::array kUpdateRules = {UpdateRule::adamw, UpdateRule::sgd, UpdateRule::sgd_momentum};
 constexpr const auto& values_of(UpdateRule) {
   return kUpdateRules;

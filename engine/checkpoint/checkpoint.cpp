@@ -16,19 +16,14 @@
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/rounded_blocks.h"
-#include "engine/config/words.h"
+#include "engine/config/choices.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/freeze_patterns.h"
+#include "engine/model/tensor_policies.h"
 
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
-
-/// As run files say it.
-std::string_view described(UpdateRule rule) {
-  if (rule == UpdateRule::sgd) return "optimizer.type sgd without momentum";
-  return rule == UpdateRule::sgd_momentum ? "optimizer.type sgd with momentum" : "optimizer.type adamw";
-}
 
 void refuse_other_model(const fs::path& folder, const Manifest& stored, const Model& model) {
   const std::string other = difference(stored.architecture, model.architecture);
@@ -55,7 +50,7 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
     throw ConfigError(
         fmt::format("checkpoint {} is of a run with {}, and this one has {}; use the optimizer.type and "
                     "optimizer.momentum that are there, another checkpoint.path or --fresh",
-                    folder.string(), described(stored.rule), described(model.rule())));
+                    folder.string(), run_file_words(stored.rule), run_file_words(model.rule())));
   }
 }
 

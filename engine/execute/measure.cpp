@@ -118,7 +118,10 @@ OptimizerState HostUpdate::with_phase(Bytes phase) const {
 }
 
 void HostUpdate::run() const {
-  update(coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10}),
+  update(coefficients({.policy = {.weight_decay = 0.1F},
+                       .learning_rate = 1e-4F,
+                       .gradient_scale = 0.5F,
+                       .step = 10}),
          state_);
 }
 

@@ -30,12 +30,8 @@ ScheduleType schedule_type(ScheduleKind key) {
 
 OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model) {
   const RunConfig::OptimizerSection& optimizer = config.optimizer;
-  return {.beta1 = optimizer.betas[0],
-          .beta2 = optimizer.betas[1],
-          .epsilon = optimizer.epsilon,
-          .momentum = optimizer.momentum,
+  return {.policies = model.policies,
           .clip_norm = optimizer.clip_norm,
-          .policies = model.policies,
           .schedule = {.type = schedule_type(optimizer.schedule),
                        .peak = optimizer.learning_rate,
                        .minimum_ratio = optimizer.minimum_ratio,

@@ -151,8 +151,7 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return unpack(instruction);
     case Operation::grad_norm:
       return grad_norm(instruction, step);
-    case Operation::adamw:
-    case Operation::sgd:
+    case Operation::update:
       return instruction.lane == Lane::cpu ? update_on_host(instruction) : update_on_device(instruction);
     case Operation::save:
       return save(instruction, step);

@@ -32,8 +32,8 @@ namespace strata {
 
 /// The optimizer's settings that do not change from step to step.
 struct OptimizerSettings {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, momentum = 0, clip_norm = 0;
   std::vector<UpdatePolicy> policies;  ///< the model's
+  double clip_norm = 0;
   LearningRateSchedule schedule;
   LossScaleSettings loss_scale;  ///< of fp16 runs
   std::uint64_t seed = 0;        ///< of stochastic rounding

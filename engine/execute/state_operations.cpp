@@ -55,18 +55,11 @@ void Operations::write_scalars(const Operand& scalars, double norm, double scale
   const StepScalars to(span<std::byte>(scalars).data());
   const OptimizerSettings& optimizer = setup_.optimizer;
   const bool skip = !std::isfinite(norm);
-  const double rate = learning_rate(optimizer.schedule, step);
   *to.skip() = skip ? 1U : 0U;
   for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
-    const UpdatePolicy& policy = optimizer.policies[p];
     *to.of_policy(p) = coefficients(
-        {.rule = policy.rule,
-         .learning_rate = static_cast<float>(policy.learning_rate_factor * rate),
-         .beta1 = static_cast<float>(optimizer.beta1),
-         .beta2 = static_cast<float>(optimizer.beta2),
-         .epsilon = static_cast<float>(optimizer.epsilon),
-         .momentum = static_cast<float>(optimizer.momentum),
-         .weight_decay = static_cast<float>(policy.weight_decay),
+        {.policy = optimizer.policies[p],
+         .learning_rate = learning_rate(optimizer.schedule, step),
          .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, optimizer.clip_norm) / scale),
          .step = (counters_.updates + step - counters_.step) * setup_.program->updates + update + 1,
          .seed = optimizer.seed});

@@ -13,10 +13,27 @@ UpdateRule rule_of(const RunConfig::OptimizerSection& optimizer) {
 
 }  // namespace
 
+std::string_view run_file_words(UpdateRule rule) {
+  switch (rule) {
+    case UpdateRule::adamw:
+      return "optimizer.type adamw";
+    case UpdateRule::sgd:
+      return "optimizer.type sgd without momentum";
+    case UpdateRule::sgd_momentum:
+      return "optimizer.type sgd with momentum";
+  }
+  return "";
+}
+
 TensorPolicies::TensorPolicies(const RunConfig::OptimizerSection& optimizer) {
-  const UpdateRule rule = rule_of(optimizer);
-  policies_ = {{.rule = rule, .weight_decay = optimizer.weight_decay},
-               {.rule = rule, .weight_decay = optimizer.decay == Decay::all ? optimizer.weight_decay : 0}};
+  const UpdatePolicy of_matrices = {.rule = rule_of(optimizer),
+                                    .weight_decay = optimizer.weight_decay,
+                                    .settings = {.beta1 = static_cast<float>(optimizer.betas[0]),
+                                                 .beta2 = static_cast<float>(optimizer.betas[1]),
+                                                 .epsilon = static_cast<float>(optimizer.epsilon),
+                                                 .momentum = static_cast<float>(optimizer.momentum)}};
+  policies_ = {of_matrices, of_matrices};
+  if (optimizer.decay == Decay::matrices) policies_[1].weight_decay = 0;
   for (const TensorGroup& group : optimizer.groups)
     groups_.push_back({group, NamePatterns("optimizer.groups", group.tensors)});
 }

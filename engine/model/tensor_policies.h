@@ -2,6 +2,7 @@
 // it, with what optimizer.groups give for the tensor's name.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "engine/config/run_config.h"
@@ -9,6 +10,9 @@
 #include "optim/update_policy.h"
 
 namespace strata {
+
+/// How a run file asks for it: "optimizer.type sgd with momentum".
+std::string_view run_file_words(UpdateRule rule);
 
 class TensorPolicies {
  public:

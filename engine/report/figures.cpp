@@ -9,10 +9,6 @@ Bytes measured_peak(const Measurements& measured, Tier tier) {
   return measured.count.peak_bytes[tier];
 }
 
-bool has_drives(const TierBudgets& budgets) {
-  return budgets[Tier::nvme] > 0;
-}
-
 }  // namespace
 
 TierPlan tier_plan(const Plan& plan, Tier tier) {

@@ -72,10 +72,11 @@ std::string kinds_text(const std::vector<std::string>& names) {
 std::string policies_text(const Model& model) {
   std::string text;
   for (const Updated& updated : updated_by_policies(model)) {
-    const auto& [rule, factor, weight_decay] = updated.policy;
+    const UpdatePolicy& policy = updated.policy;
+    const double factor = policy.learning_rate_factor;
     text += fmt::format("{:<8} {}, {}, weight decay {}: {} parameters, {}\n", text.empty() ? "policies" : "",
-                        name_of(rule), factor == 1 ? "lr" : fmt::format("lr x {}", factor), weight_decay,
-                        rounded_count(updated.parameters), kinds_text(updated.names));
+                        name_of(policy.rule), factor == 1 ? "lr" : fmt::format("lr x {}", factor),
+                        policy.weight_decay, rounded_count(updated.parameters), kinds_text(updated.names));
   }
   return text;
 }

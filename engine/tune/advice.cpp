@@ -189,7 +189,7 @@ ChangeFacts find_facts(const AdviceInput& input, const Trial& now, Advice& advic
   const bool is_tight = run.memory.device != kUnlimited || run.memory.host.value_or(kUnlimited) != kUnlimited;
   ChangeFacts facts;
   if (advice.run) {
-    facts.uses_drives = advice.now.peaks[Tier::nvme] > 0;
+    facts.uses_drives = has_drives(advice.now.peaks);
     for (const RankProgram& rank : advice.run->ranks)
       facts.is_large = facts.is_large || rank.program->instructions.size() > kLargeProgram;
   } else {

@@ -62,9 +62,7 @@ SimulatedRun simulate(const AdviceInput& input) {
   result.run = plan_run(models, input.is_several, result.rates);
   const PlannedRun& run = result.run;
   const double now = run.step.seconds;
-  const EnumArray<Tier, Bytes> peaks = run.peaks();
-
-  for (const Rate& rate : rates_of(result.rates, first.ranks() > 1, peaks[Tier::nvme] > 0)) {
+  for (const Rate& rate : rates_of(result.rates, first.ranks() > 1, has_drives(run.peaks()))) {
     MachineRates faster = result.rates;
     double& value = rate.of(faster);
     const double more = kMoreOfEach * value;

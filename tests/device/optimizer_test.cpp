@@ -76,13 +76,8 @@ void expect_same_bits(const Stretch& a, const Stretch& b) {
 }
 
 UpdateCoefficients third_step(UpdateRule rule, float weight_decay) {
-  return coefficients({.rule = rule,
+  return coefficients({.policy = {.rule = rule, .weight_decay = weight_decay, .settings = {.momentum = 0.8F}},
                        .learning_rate = 3e-3F,
-                       .beta1 = 0.9F,
-                       .beta2 = 0.95F,
-                       .epsilon = 1e-8F,
-                       .momentum = 0.8F,
-                       .weight_decay = weight_decay,
                        .gradient_scale = 0.37F,
                        .step = 3,
                        .seed = 11});

@@ -27,7 +27,7 @@ TEST(LossScaling, SkipsOverflowingStepsAndBacksOff) {
   config.plan.lanes = LaneMode::serial;
   std::vector<std::string> hashes;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
-    const bool last = instruction.operation == Operation::adamw && instruction.unit == 4;
+    const bool last = instruction.operation == Operation::update && instruction.unit == 4;
     if (last) hashes.push_back(state_hash(test::model_of(config), trainer.state().access()));
   };
   const TrainResult result = run(config, {.observer = collect}).result;

@@ -88,7 +88,7 @@ TEST_F(LyingPlan, AboutAPeakIsTold) {
     const auto lie = [&](Plan& plan) {
       Program& program = training_of(plan).program;
       Instruction& update =
-          find(program, [](const Instruction& each) { return each.operation == Operation::adamw; });
+          find(program, [](const Instruction& each) { return each.operation == Operation::update; });
       read_more(program, update, tier, plan.arena_bytes(tier));
       peak_of(plan, tier) = plan.arena_bytes(tier) + kLie;
     };

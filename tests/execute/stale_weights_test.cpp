@@ -159,7 +159,7 @@ StaleReference train_with_stale_weights(const RunConfig& config,
       const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::gradient));
       const auto* values = reinterpret_cast<const float*>(bytes.data());
       reference.gradients[{u, done[u]}].assign(values, values + model.units[u].elements);
-    } else if (instruction.operation == Operation::adamw) {
+    } else if (instruction.operation == Operation::update) {
       double squares = 0;
       for (std::size_t other = 0; other < model.units.size(); ++other)
         squares +=
@@ -209,7 +209,7 @@ Pipeline train_pipeline(RunConfig config, int ranks) {
       if (instruction.operation == Operation::sum_of_squares) {
         const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::gradient));
         put(pipeline.gradients[{u, done[{rank, u}]++}], reinterpret_cast<const float*>(bytes.data()));
-      } else if (instruction.operation == Operation::adamw) {
+      } else if (instruction.operation == Operation::update) {
         const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::parameter));
         put(pipeline.weights[u], reinterpret_cast<const float*>(bytes.data()));
       }

@@ -85,7 +85,8 @@ TEST(Bf16Moments, FollowAConstantGradientWhereRoundingToNearestWouldStop) {
                                 .gradient = gradient.data()};
   bfloat16 nearest(0.0F);
   for (int number = 1; number <= kUpdates; ++number) {
-    const UpdateCoefficients step = coefficients({.step = number, .seed = 1});
+    const UpdateCoefficients step =
+        coefficients({.policy = {.settings = {.beta2 = 0.999F}}, .step = number, .seed = 1});
     update(step, state);
     nearest = bfloat16(step.adamw.beta2 * static_cast<float>(nearest) + step.adamw.one_minus_beta2);
   }

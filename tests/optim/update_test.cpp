@@ -97,19 +97,16 @@ void expect_same_bits(const Buffers& a, const Buffers& b) {
   EXPECT_TRUE(a.parameter == b.parameter);
 }
 
-const UpdateStep kStep = {.learning_rate = 3e-3F,
-                          .beta1 = 0.9F,
-                          .beta2 = 0.95F,
-                          .epsilon = 1e-8F,
-                          .momentum = 0.8F,
-                          .weight_decay = 0.1F,
+constexpr RuleSettings kRuleSettings = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .momentum = 0.8F};
+const UpdateStep kStep = {.policy = {.weight_decay = 0.1F, .settings = kRuleSettings},
+                          .learning_rate = 3e-3F,
                           .gradient_scale = 0.37F,
                           .step = 3,
                           .seed = 11};
 
 UpdateCoefficients step_of(UpdateRule rule) {
   UpdateStep step = kStep;
-  step.rule = rule;
+  step.policy.rule = rule;
   return coefficients(step);
 }
 
@@ -238,7 +235,7 @@ TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
   Buffers fast(kFp32, kElements);
   const Buffers before(kFp32, kElements);
   update(coefficients(kStep), fast.state(0, kElements));
-  const double b1 = kStep.beta1, b2 = kStep.beta2, lr = kStep.learning_rate, t = 3;
+  const double b1 = kRuleSettings.beta1, b2 = kRuleSettings.beta2, lr = kStep.learning_rate, t = 3;
   for (std::size_t i = 0; i < kElements; ++i) {
     const double old_master = Buffers::at<float>(before.master, i),
                  old_m = Buffers::at<float>(before.exp_avg, i),
@@ -246,9 +243,9 @@ TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
     const double g = double{Buffers::at<float>(before.gradient, i)} * kStep.gradient_scale;
     const double m = b1 * old_m + (1 - b1) * g;
     const double v = b2 * old_v + (1 - b2) * g * g;
-    const double decayed = old_master * (1 - lr * kStep.weight_decay);
-    const double p =
-        decayed - lr / (1 - std::pow(b1, t)) * m / (std::sqrt(v / (1 - std::pow(b2, t))) + kStep.epsilon);
+    const double decayed = old_master * (1 - lr * kStep.policy.weight_decay);
+    const double p = decayed - lr / (1 - std::pow(b1, t)) * m /
+                                   (std::sqrt(v / (1 - std::pow(b2, t))) + kRuleSettings.epsilon);
     EXPECT_NEAR(Buffers::at<float>(fast.exp_avg, i), m, 1e-6 * (std::abs(g) + std::abs(old_m)));
     EXPECT_NEAR(Buffers::at<float>(fast.exp_avg_sq, i), v, 1e-6 * v);
     EXPECT_NEAR(Buffers::at<float>(fast.master, i), p, 1e-6 * (std::abs(old_master) + lr));
@@ -267,8 +264,8 @@ TEST(Sgd, FollowsTheFormulaInDoublePrecision) {
       const double old_master = Buffers::at<float>(before.master, i),
                    old_buffer = Buffers::at<float>(before.exp_avg, i);
       const double g = double{Buffers::at<float>(before.gradient, i)} * kStep.gradient_scale +
-                       double{kStep.weight_decay} * old_master;
-      const double buffer = has_buffer ? kStep.momentum * old_buffer + g : g;
+                       kStep.policy.weight_decay * old_master;
+      const double buffer = has_buffer ? kRuleSettings.momentum * old_buffer + g : g;
       EXPECT_NEAR(Buffers::at<float>(fast.exp_avg, i), has_buffer ? buffer : old_buffer, 1e-6);
       EXPECT_NEAR(Buffers::at<float>(fast.master, i), old_master - kStep.learning_rate * buffer, 1e-6);
     }
@@ -277,7 +274,8 @@ TEST(Sgd, FollowsTheFormulaInDoublePrecision) {
 
 TEST(Sgd, FirstPutsTheGradientIntoTheBuffer) {
   std::vector<float> master = {1, 1}, buffer(2), gradient = {0.25F, -4};
-  update(coefficients({.rule = UpdateRule::sgd_momentum, .learning_rate = 0.5F, .momentum = 0.9F}),
+  update(coefficients({.policy = {.rule = UpdateRule::sgd_momentum, .settings = {.momentum = 0.9F}},
+                       .learning_rate = 0.5F}),
          {.rule = UpdateRule::sgd_momentum,
           .precision = DType::fp32,
           .elements = 2,
@@ -290,7 +288,7 @@ TEST(Sgd, FirstPutsTheGradientIntoTheBuffer) {
 
 TEST(AdamW, TheFirstStepMovesByTheLearningRateAgainstTheGradientsSign) {
   std::vector<float> master = {1, 1}, exp_avg(2), exp_avg_sq(2), gradient = {0.25F, -4};
-  const UpdateStep step = {.learning_rate = 0.5F, .beta2 = 0.999F, .step = 1};
+  const UpdateStep step = {.policy = {.settings = {.beta2 = 0.999F}}, .learning_rate = 0.5F, .step = 1};
   update(coefficients(step), {.precision = DType::fp32,
                               .elements = 2,
                               .master = master.data(),

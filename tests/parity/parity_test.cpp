@@ -167,7 +167,7 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
     // The update leaves the gradient it used in place, so the first step's is read right after it.
-    if (!is_update(instruction.operation) || instruction.unit < 0) return;
+    if (instruction.operation != Operation::update || instruction.unit < 0) return;
     const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
     const auto* gradient =
         reinterpret_cast<const float*>(trainer.state().read(instruction.find(Role::gradient)).data());

@@ -97,12 +97,12 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
   Value& parameter = state_.updated_parameter(u);
   const bool is_made = strategy_.is_rounded_copy() && piece.piece.first == 0;
   uses.push_back({Role::parameter, &parameter, is_made ? Access::write : Access::update});
-  const Operation operation = update_by(model_.rule());
   if (strategy_.on_device(u)) {
     if (parameter.resident < 0) builder_.make_resident(parameter, false);
-    builder_.on_compute(operation, u, uses);
+    builder_.on_compute(Operation::update, u, uses);
   } else {
-    builder_.on_host({.operation = operation, .lane = Lane::cpu, .unit = u, .piece = piece.piece}, uses);
+    builder_.on_host({.operation = Operation::update, .lane = Lane::cpu, .unit = u, .piece = piece.piece},
+                     uses);
   }
 }
 

@@ -37,6 +37,9 @@ TierUse tier_use(const Program& placed, Tier tier);
 
 /// Bytes that each tier may hold.
 using TierBudgets = EnumArray<Tier, Bytes>;
+constexpr bool has_drives(const TierBudgets& bytes) {
+  return bytes[Tier::nvme] > 0;
+}
 
 /// Throws std::logic_error naming the instruction and buffer if a placed program is wrong:
 /// - a buffer is read before it was written, or in more steps than it is written in;

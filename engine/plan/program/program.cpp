@@ -62,8 +62,7 @@ std::string_view name_of(Operation operation) {
                                                                 "pack",
                                                                 "unpack",
                                                                 "grad_norm",
-                                                                "adamw",
-                                                                "sgd",
+                                                                "update",
                                                                 "save",
                                                                 "finish_checkpoint"});
   static_assert(names.size() == kOperations);

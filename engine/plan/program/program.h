@@ -101,8 +101,7 @@ enum class Operation : std::uint8_t {
   pack,               ///< the parameters that an update has made → what the rank keeps of them
   unpack,             ///< what is kept, of all ranks → the parameters that passes read
   grad_norm,          ///< the global norm; if updates wait for it also their scalars
-  adamw,              ///< an update of one unit's state
-  sgd,                ///< an update of one unit's state
+  update,             ///< of one unit's state and parameters, by the model's rule
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
@@ -120,13 +119,6 @@ constexpr bool is_message(Operation operation) {
   return operation == Operation::send || operation == Operation::receive;
 }
 
-/// Whether it makes a new parameter from the gradient.
-constexpr bool is_update(Operation operation) {
-  return operation == Operation::adamw || operation == Operation::sgd;
-}
-constexpr Operation update_by(UpdateRule rule) {
-  return rule == UpdateRule::adamw ? Operation::adamw : Operation::sgd;
-}
 
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
 enum class When : std::uint8_t { every_step, saving };

@@ -103,7 +103,7 @@ class Builder {
         microbatches_(static_cast<double>(facts.microbatches)),
         device_(budgets[Tier::device]),
         host_(budgets[Tier::host]),
-        has_drives_(budgets[Tier::nvme] > 0),
+        has_drives_(has_drives(budgets)),
         in_memory_(rates.share_of_memory_by_copy(rates.h2d_bytes_per_second) / rates.h2d_bytes_per_second),
         out_memory_(rates.share_of_memory_by_copy(rates.d2h_bytes_per_second) / rates.d2h_bytes_per_second) {}
 

@@ -50,7 +50,7 @@ class FactReader {
       if (instruction.lane == Lane::cpu)
         (instruction.operation == Operation::sum_of_squares ? unit.squares : unit.update) += seconds;
       if (instruction.lane == Lane::compute && !is_pass(instruction)) unit.beside_host += seconds;
-      if (is_update(instruction.operation)) {
+      if (instruction.operation == Operation::update) {
         unit.gradient = bytes_of(program_, instruction, Role::gradient);
         unit.host_state += state_of(instruction);
         const auto is_parameter = [](const Operand& operand) { return operand.role == Role::parameter; };
@@ -87,7 +87,7 @@ class FactReader {
       if (instruction.unit < 0 || instruction.lane != Lane::compute || is_pass(instruction)) continue;
       UnitFacts& unit = unit_of(instruction);
       unit.beside_device += costs_.seconds_of(instruction);
-      if (!is_update(instruction.operation)) continue;
+      if (instruction.operation != Operation::update) continue;
       unit.device_state += state_of(instruction);
       unit.sum = bytes_of(program_, instruction, Role::gradient);
     }

@@ -70,14 +70,14 @@ TEST(Saving, IsLoweredRightBehindEachUpdateAndReadsTheStateWhereItLives) {
   const Program program = lower_training(model, tiny_strategy(model, {.units_on_device = 1, .saves = true}));
   std::string order;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.lane != Lane::save && instruction.operation != Operation::adamw &&
+    if (instruction.lane != Lane::save && instruction.operation != Operation::update &&
         instruction.operation != Operation::grad_norm)
       continue;
     order += std::string(name_of(instruction.operation)) + ' ';
   }
   EXPECT_EQ(
       order,
-      "grad_norm save adamw save save save adamw save save save adamw save save save finish_checkpoint ");
+      "grad_norm save update save save save update save save save update save save save finish_checkpoint ");
   EXPECT_EQ(printed(program, when_saving),
             "save           [save] when saving step_record=host:step_record\n"
             "save           embedding [save] when saving master=device:embedding/master -> "
@@ -183,7 +183,7 @@ Program saved_before_updated() {
       {Operation::save, Lane::save, -1, -1, {moments(role_of(Moment::exp_avg), saved)}, {}, When::saving});
   read(updated, When::every_step);
   program.instructions.push_back(
-      {Operation::adamw, Lane::cpu, -1, -1, {moments(role_of(Moment::exp_avg), updated)}, {}});
+      {Operation::update, Lane::cpu, -1, -1, {moments(role_of(Moment::exp_avg), updated)}, {}});
   return program;
 }
 
@@ -193,7 +193,7 @@ TEST(Saving, LeavesAFetchThatAlsoServesAnUpdateToEveryStep) {
   const Program kept = keep_resident(plain, kHostPair, kUnlimited);
   EXPECT_EQ(printed(kept, every_step),
             "read           [read] source=nvme:state -> destination=host:state\n"
-            "adamw          [cpu] exp_avg=host:state\n");
+            "update         [cpu] exp_avg=host:state\n");
   EXPECT_EQ(printed(kept, when_saving), "save           [save] when saving exp_avg=host:state\n");
   verify(place(kept), kNoLimits);
 }

@@ -61,8 +61,7 @@ TEST(UpdateRules, KeepTheirMomentsAndNoOthers) {
       }
       for (const Instruction& instruction : program.instructions) {
         std::set<std::string> roles;
-        if (is_update(instruction.operation)) {
-          EXPECT_EQ(instruction.operation, update_by(rule));
+        if (instruction.operation == Operation::update) {
           for (const Operand& operand : instruction.writes) roles.insert(std::string(name_of(operand.role)));
           std::set<std::string> expected = kept;
           expected.insert("parameter");
@@ -80,7 +79,7 @@ TEST(UpdateRules, DifferInTheStateOfAProgramAndInNothingElse) {
   const auto outline = [](const Program& program) {
     std::vector<std::string> lines;
     for (const Instruction& instruction : program.instructions) {
-      if (instruction.operation == Operation::save || is_update(instruction.operation)) continue;
+      if (instruction.operation == Operation::save || instruction.operation == Operation::update) continue;
       lines.push_back(print(program, instruction));
     }
     return lines;

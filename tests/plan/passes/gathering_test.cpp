@@ -195,7 +195,7 @@ Program two_gatherings(bool is_written, bool lives_on_device) {
     perform(Operation::all_gather, Lane::comm, {{Role::source, {}, shard}}, {{Role::destination, {}, whole}});
     perform(Operation::forward, Lane::compute, {{Role::parameter, {}, whole}}, {{Role::output, {}, result}});
     if (is_written && pass == 0)
-      perform(Operation::adamw, lives_on_device ? Lane::compute : Lane::cpu, {},
+      perform(Operation::update, lives_on_device ? Lane::compute : Lane::cpu, {},
               {{Role::parameter, {}, home}});
   }
   return program;

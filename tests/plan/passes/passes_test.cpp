@@ -207,11 +207,11 @@ TEST(Lowering, FetchesRightBeforeUseAndReleasesRightAfter) {
   }
 }
 
-/// The cpu lane's instructions, "adamw head".
+/// The cpu lane's instructions, "update head".
 std::string updates(const Program& program) {
   std::string text;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.lane != Lane::cpu && instruction.operation != Operation::adamw) continue;
+    if (instruction.lane != Lane::cpu && instruction.operation != Operation::update) continue;
     text += name_of(instruction.operation);
     if (instruction.unit >= 0) text += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
     text += '\n';
@@ -260,9 +260,9 @@ TEST(Lowering, UpdatesAfterTheNormOfAllGradientsWhereTheyAreClipped) {
             "sum_losses\n"
             "loss\n"
             "grad_norm\n"
-            "adamw embedding\n"
-            "adamw block.0\n"
-            "adamw head\n");
+            "update embedding\n"
+            "update block.0\n"
+            "update head\n");
 }
 
 TEST(Lowering, UpdatesUnitsOfTheHostAsTheirGradientsArriveWhereNothingIsClipped) {
@@ -270,14 +270,14 @@ TEST(Lowering, UpdatesUnitsOfTheHostAsTheirGradientsArriveWhereNothingIsClipped)
   EXPECT_EQ(updates(lower_training(model, tiny_strategy(model, {.units_on_device = 1, .clips = false}))),
             "sum_of_squares head\n"
             "step_scalars head\n"
-            "adamw head\n"
+            "update head\n"
             "sum_of_squares block.0\n"
             "step_scalars block.0\n"
-            "adamw block.0\n"
+            "update block.0\n"
             "sum_losses\n"
             "loss\n"
             "step_scalars embedding\n"
-            "adamw embedding\n"
+            "update embedding\n"
             "grad_norm\n");
 }
 
@@ -585,7 +585,7 @@ TEST(Passes, LetWriteBacksSinkWithTheUpdatesThatWaitForThem) {
                                                     program.instructions[behind].lane == Lane::save))
       ++behind;
     const auto is_update = [&](std::size_t at) {
-      return program.instructions[at].operation == Operation::adamw;
+      return program.instructions[at].operation == Operation::update;
     };
     bool updates = false;
     for (std::size_t at = i; at < behind; ++at) updates |= is_update(at);

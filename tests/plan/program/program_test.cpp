@@ -87,7 +87,7 @@ TEST(Program, DecidesAStepBeforeItsUpdatesAndReportsItOnce) {
       for (const Instruction& instruction : program.instructions) {
         is_decided |= instruction.effect != Effect::none;
         reports += instruction.effect == Effect::reports ? 1 : 0;
-        EXPECT_TRUE(is_decided || !is_update(instruction.operation)) << print(program, instruction);
+        EXPECT_TRUE(is_decided || instruction.operation != Operation::update) << print(program, instruction);
       }
       EXPECT_EQ(reports, 1);
     }
@@ -131,7 +131,7 @@ TEST(Program, SaysWhereUpdatesLeaveState) {
         places[{place.unit, place.part}].push_back(place.buffer);
       }
       for (const Instruction& instruction : program.instructions) {
-        if (instruction.operation != Operation::adamw) continue;
+        if (instruction.operation != Operation::update) continue;
         const auto expect_place = [&](Role role, StateKey part) {
           BufferId id = instruction.find(role);
           if (const auto found = home.find(id); found != home.end()) id = found->second;

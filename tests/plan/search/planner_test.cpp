@@ -387,7 +387,7 @@ TEST(Planner, LetsForwardPassesBeginWhileUpdatesOfTheStepBeforeAreMade) {
     const Instruction& instruction = plan.training.program.instructions[i];
     const InstructionTime& time = round.instructions[i];
     if (instruction.operation == Operation::forward) first_pass = std::min(first_pass, time.start);
-    if (is_update(instruction.operation)) last_update = std::max(last_update, time.end);
+    if (instruction.operation == Operation::update) last_update = std::max(last_update, time.end);
   }
   EXPECT_GT(last_update, first_pass + 1.2 * round.seconds);  // of the next step
 }

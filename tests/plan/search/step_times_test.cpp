@@ -14,7 +14,7 @@ Program a_program() {
       {.operation = Operation::backward, .lane = Lane::compute},
       {.operation = Operation::copy_to_host, .lane = Lane::d2h},
       {.operation = Operation::sum_of_squares, .lane = Lane::cpu},
-      {.operation = Operation::adamw, .lane = Lane::cpu},
+      {.operation = Operation::update, .lane = Lane::cpu},
       {.operation = Operation::copy_to_device, .lane = Lane::h2d, .when = When::saving},
       {.operation = Operation::copy_to_device, .lane = Lane::h2d, .serves = Serves::first_step},
       {.operation = Operation::read, .lane = Lane::read}};

@@ -106,7 +106,7 @@ TEST(Timeline, LetsADriveReadAndWriteInTurns) {
 
 TEST(Timeline, SharesTheHostsMemoryBetweenUpdatesAndCopies) {
   // An update touches two pages, a copy one; a page takes the memory a second.
-  EXPECT_NEAR(seconds_of_both({.operation = Operation::adamw, .lane = Lane::cpu},
+  EXPECT_NEAR(seconds_of_both({.operation = Operation::update, .lane = Lane::cpu},
                               {.operation = Operation::copy_to_device, .lane = Lane::h2d}),
               3, 1e-6);
 }
