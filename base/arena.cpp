@@ -34,23 +34,22 @@ Arena::Arena(Bytes bytes) : size_(bytes) {
   // A whole number of huge pages would over-commit small arenas; alignment is what lets the kernel use huge
   // ones at all.
   const bool aligned = bytes >= kHugePage;
-  const auto length = static_cast<std::size_t>(bytes) + (aligned ? static_cast<std::size_t>(kHugePage) : 0U);
+  const auto length = static_cast<std::size_t>(bytes + (aligned ? kHugePage : 0));
   void* mapping =
       mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) refuse(bytes, errno);
   ++made;
   data_ = static_cast<std::byte*>(mapping);
   if (aligned) align(length);
-  make_dirty({data_, static_cast<std::size_t>(size_)});
+  make_dirty(memory());
 }
 
 void Arena::align(std::size_t length) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  constexpr auto kHuge = static_cast<std::size_t>(kHugePage);
   const auto address = std::bit_cast<std::uintptr_t>(data_);
-  const std::size_t head =
-      (static_cast<std::size_t>(kHugePage) - address % static_cast<std::size_t>(kHugePage)) %
-      static_cast<std::size_t>(kHugePage);
-  const std::size_t used = (static_cast<std::size_t>(size_) + page - 1) / page * page;
+  const std::size_t head = (kHuge - address % kHuge) % kHuge;
+  const std::size_t used = (memory().size() + page - 1) / page * page;
   if (head > 0) munmap(data_, head);
   if (length > head + used) munmap(data_ + head + used, length - head - used);
   data_ += head;
@@ -62,7 +61,7 @@ std::int64_t Arena::made_so_far() {
 }
 
 Arena::~Arena() {
-  if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(size_));
+  if (data_ != nullptr) munmap(data_, memory().size());
 }
 
 Arena::Arena(Arena&& other) noexcept
@@ -79,7 +78,7 @@ Bytes Arena::resident_bytes() const {
   constexpr std::size_t kPagesPerCall = 4096;
   std::array<unsigned char, kPagesPerCall> state{};
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const auto size = static_cast<std::size_t>(size_);
+  const std::size_t size = memory().size();
   std::size_t resident = 0;
   for (std::size_t offset = 0; offset < size; offset += kPagesPerCall * page) {
     const std::size_t length = std::min(size - offset, kPagesPerCall * page);

@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/bytes.h"
+#include "base/nth.h"
 
 namespace strata {
 
@@ -23,6 +25,7 @@ class Arena {
 
   std::byte* data() const { return data_; }
   Bytes size() const { return size_; }
+  std::span<std::byte> memory() const { return span_of(data_, size_); }
   /// Bytes of pages that were ever touched: what the system really gave (mincore).
   Bytes resident_bytes() const;
 

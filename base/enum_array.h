@@ -23,7 +23,7 @@ template <ListedEnum E>
 constexpr bool counts_from_zero() {
   std::size_t number = 0;
   for (const E value : values_of(E{})) {
-    if (static_cast<std::size_t>(value) != number++) return false;
+    if (ordinal(value) != number++) return false;
   }
   return true;
 }

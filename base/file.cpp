@@ -234,9 +234,9 @@ void read_back(const FileWriter& written, FileSystem& file_system) {
     if (hash_file(file) != written.checksum()) refuse("it has other bytes");
     return;
   }
-  std::vector<std::byte> buffer(static_cast<std::size_t>(kReadBack));
+  auto buffer = sized<std::vector<std::byte>>(kReadBack);
   file.read(bytes - kReadBack, buffer);
-  buffer.resize(static_cast<std::size_t>(BlockSamples::kBlock));
+  resize(buffer, BlockSamples::kBlock);
   Bytes block = 0;
   for (const std::uint64_t checksum : written.samples().checksums()) {
     file.read(block, buffer);
@@ -307,13 +307,13 @@ std::string read_file(const fs::path& path, FileSystem& file_system) {
     throw ConfigError(fmt::format(
         "{}: {} bytes are more than the {} of a file that is read at once; is it another file, or damaged?",
         path.string(), file.size(), kMost));
-  std::string content(static_cast<std::size_t>(file.size()), '\0');
+  auto content = sized<std::string>(file.size());
   file.read(0, std::as_writable_bytes(std::span(content)));
   return content;
 }
 
 std::uint64_t hash_file(const FileReader& file) {
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::clamp<Bytes>(file.size(), 1, 4 * MiB)));
+  auto buffer = sized<std::vector<std::byte>>(std::clamp<Bytes>(file.size(), 1, 4 * MiB));
   StreamingHash hash;
   for (std::int64_t offset = 0; offset < file.size();) {
     const auto count = std::min<std::int64_t>(std::ssize(buffer), file.size() - offset);

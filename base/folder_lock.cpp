@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/host_name.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 
 namespace strata {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/lfs_pointer.h"
+#include "base/nth.h"
 
 namespace strata {
 namespace {
@@ -111,7 +112,7 @@ template <typename Json>
 Json read_object_as(const std::filesystem::path& path, const JsonBudget& budget) {
   const FileReader file(path);
   check_size(file.size(), path.string(), budget);
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  auto text = sized<std::string>(file.size());
   file.read(0, std::as_writable_bytes(std::span(text)));
   Json json = parse_as<Json>(text, path.string(), budget);
   if (!json.is_object()) throw ConfigError(path.string() + ": the file is JSON, but not a JSON object");

@@ -4,6 +4,8 @@
 
 #include <concepts>
 #include <cstddef>
+#include <iterator>
+#include <ranges>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -12,6 +14,13 @@ namespace strata {
 
 template <typename N>
 concept ElementNumber = std::integral<N> || std::is_enum_v<N>;
+
+/// The number of an enumerator, counted from 0, of an enum that gives none a value.
+template <typename E>
+requires std::is_enum_v<E>
+constexpr std::size_t ordinal(E value) {
+  return static_cast<std::size_t>(value);
+}
 
 /// The element with this number, counted from 0. REQUIRES: 0 <= number < size.
 template <typename Range, ElementNumber Number>
@@ -23,6 +32,24 @@ constexpr decltype(auto) nth(Range&& range, Number number) {
 template <typename T, std::integral Count>
 constexpr std::span<T> span_of(T* data, Count count) {
   return {data, static_cast<std::size_t>(count)};
+}
+
+/// The number of the element that the iterator of `range` is at; the range's size at its end.
+template <typename Range, typename Iterator>
+constexpr std::size_t index_of(const Range& range, Iterator at) {
+  return static_cast<std::size_t>(std::ranges::distance(std::ranges::begin(range), at));
+}
+
+/// A vector or string of `count` elements. REQUIRES: 0 <= count.
+template <typename Container, std::integral Count>
+constexpr Container sized(Count count, const typename Container::value_type& value = {}) {
+  return Container(static_cast<std::size_t>(count), value);
+}
+
+/// REQUIRES: 0 <= count.
+template <typename Container, std::integral Count>
+constexpr void resize(Container& container, Count count, const typename Container::value_type& value = {}) {
+  container.resize(static_cast<std::size_t>(count), value);
 }
 
 /// `count` elements from `first` on. REQUIRES: they are there.

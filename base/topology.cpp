@@ -68,7 +68,7 @@ void bind_to_share(int index, int processes) {
   if (processes < 2 || !allowed) return;
   hwloc_obj_t root = hwloc_get_root_obj(topology.get());
   if (!hwloc_bitmap_isincluded(root->cpuset, allowed.get())) return;
-  std::vector<hwloc_cpuset_t> shares(static_cast<std::size_t>(processes), nullptr);
+  auto shares = sized<std::vector<hwloc_cpuset_t>>(processes, nullptr);
   if (hwloc_distrib(topology.get(), &root, 1, shares.data(), static_cast<unsigned>(processes), INT_MAX, 0) !=
       0)
     return;

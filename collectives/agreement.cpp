@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "base/nth.h"
 #include "base/system_error.h"
 #include "collectives/launcher.h"
 
@@ -92,7 +93,7 @@ std::string broadcast_text(Communicator& ranks, std::string text) {
 }
 
 std::vector<std::string> gather_texts(Communicator& ranks, std::string text) {
-  std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks.size()));
+  auto sizes = sized<std::vector<std::size_t>>(ranks.size());
   const std::size_t size = text.size();
   ranks.all_gather(&size, sizes.data(), sizeof(size), Element::byte);
   const std::size_t longest = *std::ranges::max_element(sizes);
@@ -121,7 +122,7 @@ std::function<std::string()> silent(const std::function<void()>& action) {
 
 void let_all_hear(Communicator& ranks) {
   const char here = 0;
-  std::string all(static_cast<std::size_t>(ranks.size()), '\0');
+  auto all = sized<std::string>(ranks.size());
   try {
     ranks.all_gather(&here, all.data(), sizeof(here), Element::byte);
   } catch (const CommError&) {

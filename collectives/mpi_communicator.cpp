@@ -184,9 +184,8 @@ void MpiCommunicator::open(const std::byte* data, std::size_t bytes) {
 }
 
 void MpiCommunicator::read(int rank, std::size_t offset, std::byte* to, std::size_t bytes) {
-  const auto index = static_cast<std::size_t>(rank);
-  progress_->read(members_[index], opened_[index].address + offset, to, bytes, call_);
-  read_[index].bytes += bytes;
+  progress_->read(nth(members_, rank), nth(opened_, rank).address + offset, to, bytes, call_);
+  nth(read_, rank).bytes += bytes;
 }
 
 /// Returns when nobody reads the memory of anybody any more.

@@ -86,9 +86,9 @@ struct MpiProgress::Requests {
   void remove(std::size_t done) {
     std::sort(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(done));
     for (std::size_t i = done; i-- > 0;) {
-      const auto index = static_cast<std::size_t>(indices[i]);
-      requests[index] = requests.back();
-      messages[index] = messages.back();
+      const int index = indices[i];
+      nth(requests, index) = requests.back();
+      nth(messages, index) = messages.back();
       requests.pop_back();
       messages.pop_back();
     }
@@ -293,7 +293,7 @@ void MpiProgress::start_mpi(Requests& requests) {
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag, &has_tag);
   largest_tag_ = has_tag != 0 ? *tag : 32767;  // the least that the standard allows
 
-  hosts_.resize(static_cast<std::size_t>(size));
+  resize(hosts_, size);
   introduce(requests);
   check_mpi(MPI_Irecv(requests.heard.data(), kReasonBytes, MPI_CHAR, MPI_ANY_SOURCE, 0, requests.control_comm,
                       &requests.hearing),

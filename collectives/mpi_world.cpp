@@ -3,13 +3,14 @@
 #include <numeric>
 #include <vector>
 
+#include "base/nth.h"
 #include "collectives/mpi_communicator.h"
 
 namespace strata {
 
 MpiWorld::MpiWorld(const MpiOptions& options)
     : progress_(std::make_shared<MpiProgress>(options.watchdog_seconds, options.reads_memory)) {
-  std::vector<int> everybody(static_cast<std::size_t>(progress_->size()));
+  auto everybody = sized<std::vector<int>>(progress_->size());
   std::iota(everybody.begin(), everybody.end(), 0);
   first_ = std::make_unique<MpiCommunicator>(progress_, std::move(everybody), 0);
 }

@@ -6,14 +6,15 @@
 #include <cassert>
 #include <cstddef>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
 /// Its operation's name is the note's.
 Call call_of(const Note& note) {
   const auto end = std::find(note.operation.begin(), note.operation.end(), '\0');
-  Call call = {.operation = {note.operation.data(), static_cast<std::size_t>(end - note.operation.begin())},
-               .element = note.element};
+  Call call = {.operation = {note.operation.data(), index_of(note.operation, end)}, .element = note.element};
   if (note.count >= 0) call.count = static_cast<std::size_t>(note.count);
   if (note.root >= 0) call.root = note.root;
   if (note.op >= 0) call.op = static_cast<ReduceOp>(note.op);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/nth.h"
 #include "collectives/agreement.h"
 #include "collectives/launcher.h"
 
@@ -45,7 +46,7 @@ RankFacts parse(std::string_view text) {
 
 bool all_have_one_hash(Communicator& ranks, const Facts& own) {
   const std::uint64_t hash = hash_text(text_of({"", own}));
-  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(ranks.size()));
+  auto hashes = sized<std::vector<std::uint64_t>>(ranks.size());
   ranks.all_gather(&hash, hashes.data(), sizeof hash, Element::byte);
   return std::ranges::count(hashes, hash) == ranks.size();
 }

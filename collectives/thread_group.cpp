@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/nth.h"
 
 namespace strata {
 
@@ -68,7 +69,7 @@ std::string ThreadGroup::missing_ranks() const {
 void ThreadGroup::check_agreement(int rank, const Offer& offer) {
   const auto other = std::find(arrived_.begin(), arrived_.end(), true);
   if (other == arrived_.end()) return;
-  const auto first = static_cast<std::size_t>(other - arrived_.begin());
+  const auto first = index_of(arrived_, other);
   const Offer& theirs = offers_[first];
   if (offer.call == theirs.call) return;
   give_up(mismatch_sentence(offer.call, note_of(offer.call, meetings_ + 1), rank_name(world_rank(rank)),
@@ -77,13 +78,12 @@ void ThreadGroup::check_agreement(int rank, const Offer& offer) {
 
 void ThreadGroup::perform(int rank, const Offer& offer,
                           const std::function<void(std::span<const Offer>)>& work) {
-  const auto self = static_cast<std::size_t>(rank);
   Lock lock(world_->mutex);
   if (world_->failure)
     throw EndedByRankError(ended_sentence(offer.call, rank_name(world_rank(rank)), *world_->failure));
   check_agreement(rank, offer);
-  offers_[self] = offer;
-  arrived_[self] = true;
+  nth(offers_, rank) = offer;
+  nth(arrived_, rank) = true;
   if (++arrivals_ == size()) {
     arrivals_ = 0;
     arrived_.assign(arrived_.size(), false);

@@ -99,9 +99,7 @@ class ThreadGroup {
   void check_agreement(int rank, const Offer& offer);
   std::string missing_ranks() const;
   std::condition_variable& of_messages(int rank) { return nth(of_messages_, rank); }
-  std::deque<Message*>& queue(int from, int to) {
-    return queues_[static_cast<std::size_t>(from) * world_ranks_.size() + static_cast<std::size_t>(to)];
-  }
+  std::deque<Message*>& queue(int from, int to) { return nth(queues_, from * std::ssize(world_ranks_) + to); }
   /// Copies what the message's peer has sent.
   void take(Lock& lock, int rank, Message& message, Message& sent);
   void withdraw(Lock& lock, int rank, std::vector<Message>& sends);

@@ -212,7 +212,7 @@ class ThreadCommunicator final : public Communicator {
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(
     int ranks, const ThreadCommunicatorOptions& options) {
   assert(ranks >= 1);
-  std::vector<int> world_ranks(static_cast<std::size_t>(ranks));
+  auto world_ranks = sized<std::vector<int>>(ranks);
   std::iota(world_ranks.begin(), world_ranks.end(), 0);
   const auto group = std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(options), world_ranks);
   std::vector<std::unique_ptr<Communicator>> result;

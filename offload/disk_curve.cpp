@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 #include "offload/spill_folder.h"
 #include "offload/thread_engine.h"
@@ -21,7 +22,7 @@ namespace {
 /// Moves the whole file once; bytes per second.
 double speed_of(const SpillFile& file, Bytes bytes, BlockEngine& engine, Direction direction, Bytes block,
                 int depth, std::byte* memory) {
-  std::vector<BlockResult> results(static_cast<std::size_t>(depth));
+  auto results = sized<std::vector<BlockResult>>(depth);
   Bytes next = 0;
   const auto start = [&](int slot) {
     engine.start(slot, {direction, file.descriptor.get(), next, memory + slot * block, block});
@@ -59,7 +60,7 @@ std::vector<CurvePoint> measure_disk_curve(const std::string& folder, Bytes byte
   const SpillFile file = spill.make_file("curve", bytes);
   const int most = *std::max_element(depths.begin(), depths.end());
   const Arena memory(most * *std::max_element(blocks.begin(), blocks.end()));
-  std::memset(memory.data(), 1, static_cast<std::size_t>(memory.size()));
+  std::ranges::fill(memory.memory(), std::byte{1});
   const std::unique_ptr<BlockEngine> engine =
       uring_error(nullptr) == 0 ? make_uring_engine(most) : make_thread_engine(most);
   const auto speed = [&](Direction direction, Bytes block, int depth) {

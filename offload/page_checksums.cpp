@@ -23,7 +23,7 @@ PageChecksums::PageChecksums(Bytes store_bytes)
     : memory_(align_up(store_bytes, kStoreAlignment) / kStoreAlignment *
               static_cast<Bytes>(sizeof(std::uint64_t))),
       sums_(reinterpret_cast<std::uint64_t*>(memory_.data()),
-            static_cast<std::size_t>(memory_.size()) / sizeof(std::uint64_t)) {
+            memory_.memory().size() / sizeof(std::uint64_t)) {
   std::ranges::fill(sums_, kNeverWritten);
 }
 

@@ -36,8 +36,7 @@ StripeMap::StripeMap(Bytes bytes, std::span<const double> weights)
   std::vector<int> credit(blocks_per_cycle_.size()), turns(blocks_per_cycle_.size());
   for (int turn = 0; turn < cycle; ++turn) {
     for (std::size_t file = 0; file < credit.size(); ++file) credit[file] += blocks_per_cycle_[file];
-    const auto next =
-        static_cast<std::size_t>(std::max_element(credit.begin(), credit.end()) - credit.begin());
+    const auto next = index_of(credit, std::max_element(credit.begin(), credit.end()));
     credit[next] -= cycle;
     turns_.push_back({static_cast<int>(next), turns[next]++});
   }

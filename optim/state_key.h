@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/enum_array.h"
+#include "base/nth.h"
 #include "optim/update_rule.h"
 
 namespace strata {
@@ -33,7 +34,7 @@ constexpr std::optional<Moment> moment_of(StateKey key) {
 }
 
 inline constexpr auto kStateKeys = [] {
-  std::array<StateKey, static_cast<std::size_t>(StateKey::loss_scale) + 1> keys = {};
+  std::array<StateKey, ordinal(StateKey::loss_scale) + 1> keys = {};
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<StateKey>(i);
   return keys;
 }();

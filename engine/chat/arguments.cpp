@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 
@@ -24,7 +25,7 @@ Parameters::Parameters(std::string_view function, const Arguments& arguments,
   }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
-    const auto place = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+    const auto place = index_of(names, std::ranges::find(names, name));
     if (place == names.size()) throw Problem(fmt::format("'{}' has no parameter '{}'", function, name));
     if (values_[place] != nullptr) throw Problem(fmt::format("'{}' gets '{}' twice", function, name));
     values_[place] = &value;

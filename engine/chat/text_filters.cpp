@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/nth.h"
 #include "engine/chat/filters.h"
 #include "engine/chat/format_text.h"
 #include "engine/chat/growing.h"
@@ -145,7 +146,7 @@ Value to_json_filter(Runtime& runtime, const Value& value, const Arguments& argu
     const bool is_text = indent->is_text();
     const std::int64_t width = is_text ? 0 : std::max(given.integer(1, 0), std::int64_t{0});
     runtime.meter().check_bytes(width);
-    form.indent = is_text ? *indent->text() : std::string(static_cast<std::size_t>(width), ' ');
+    form.indent = is_text ? *indent->text() : sized<std::string>(width, ' ');
   }
   if (const Value* separators = given.some(2)) {
     const std::vector<Value> parts = items_of(runtime, *separators);

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/nth.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -46,7 +47,7 @@ class CompanionReading {
                         file.string(), format_bytes(reader.size())));
         return;
       }
-      std::string content(static_cast<std::size_t>(reader.size()), '\0');
+      auto content = sized<std::string>(reader.size());
       reader.read(0, std::as_writable_bytes(std::span(content)));
       left_ -= reader.size();
       read_.push_back({std::move(name), std::move(content)});

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/checkpoint/hf_folder.h"
 
 namespace strata {
@@ -115,7 +116,7 @@ void write_tensor(SafetensorsWriter& writer, std::size_t unit, const TensorSpec&
                   const ReadParameters& read) {
   std::vector<float> piece;
   for (std::int64_t done = 0; done < tensor.elements; done += std::ssize(piece)) {
-    piece.resize(static_cast<std::size_t>(std::min(kLargestRead, tensor.elements - done)));
+    resize(piece, std::min(kLargestRead, tensor.elements - done));
     read(unit, {tensor.offset + done, std::ssize(piece), tensor.flat}, piece);
     writer.write(piece);
   }

@@ -211,7 +211,7 @@ void HfFolder::check_tied_head(const Model& model) const {
   const std::string differs =
       "lm_head.weight is not the embedding, but config.json ties them; set tie_word_embeddings to false";
   if (head.file->at(head.name).shape != embedding.hf_shape) refuse(head.file->path(), differs);
-  std::vector<float> left(static_cast<std::size_t>(std::min(embedding.elements, MiB)));
+  auto left = sized<std::vector<float>>(std::min(embedding.elements, MiB));
   std::vector<float> right(left.size());
   for (std::int64_t first = 0; first < embedding.elements; first += std::ssize(left)) {
     const auto count = static_cast<std::size_t>(std::min(std::ssize(left) + 0L, embedding.elements - first));

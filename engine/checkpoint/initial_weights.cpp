@@ -31,7 +31,7 @@ void for_pieces(std::span<float> values, const Body& body) {
 template <typename Read>
 void add_samples(std::int64_t weights, StreamingHash& hash, const Read& read) {
   constexpr std::int64_t kSamples = 256;
-  std::vector<float> samples(static_cast<std::size_t>(std::min(kSamples, weights)));
+  auto samples = sized<std::vector<float>>(std::min(kSamples, weights));
   for (const std::int64_t first : {std::int64_t{0}, (weights - std::ssize(samples)) / 2}) {
     read(first, std::span(samples));
     hash.update(std::as_bytes(std::span(samples)));

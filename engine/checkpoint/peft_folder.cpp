@@ -348,7 +348,7 @@ namespace {
 template <typename Visit>
 void for_each_stretch(const ReadParameters& read, std::size_t unit, const TensorSpec& tensor,
                       const Visit& visit) {
-  std::vector<float> values(static_cast<std::size_t>(std::min(kLargestRead, tensor.elements)));
+  auto values = sized<std::vector<float>>(std::min(kLargestRead, tensor.elements));
   for (std::int64_t done = 0; done < tensor.elements; done += kLargestRead) {
     const std::int64_t count = std::min(kLargestRead, tensor.elements - done);
     const std::span<float> stretch = slice(values, 0, count);
@@ -364,7 +364,7 @@ class AdapterDelta {
       : layer_(layer), down_(read_all(read, unit, *layer.down)), up_(read_all(read, unit, *layer.up)) {
     for (float& value : up_) value = static_cast<float>(value * layer.down->adapter_scale);
     if (layer.magnitude == nullptr) return;
-    std::vector<double> squares(static_cast<std::size_t>(layer.magnitude->elements));
+    auto squares = sized<std::vector<double>>(layer.magnitude->elements);
     for_each_stretch(read, unit, *layer.weight, [&](std::int64_t first, std::span<float> values) {
       add_to(first, values);
       for (std::int64_t i = 0; i < std::ssize(values); ++i)

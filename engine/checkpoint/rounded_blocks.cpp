@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/model/packing.h"
 #include "optim/block_packing.h"
@@ -16,8 +17,8 @@ namespace {
 /// Whole blocks, in place.
 void round_blocks(BlockFormat format, std::int64_t block, DType precision, std::span<float> values) {
   const BlockRun run = {format, block, 0, std::ssize(values)};
-  std::vector<float> scales(static_cast<std::size_t>((run.count + block - 1) / block));
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(code_bytes(format, run.count)));
+  auto scales = sized<std::vector<float>>((run.count + block - 1) / block);
+  auto codes = sized<std::vector<std::uint8_t>>(code_bytes(format, run.count));
   with_storage_type(precision, [&]<typename T>(T) {
     std::vector<T> elements(values.size());
     std::ranges::transform(values, elements.begin(), [](float value) { return T(value); });
@@ -37,7 +38,7 @@ ReadTensor read_rounded_blocks(ReadTensor read, ParameterFormat format, DType pr
     const std::int64_t last = first + std::ssize(out);
     std::vector<float> values;
     for (std::int64_t begin = first / block * block; begin < last; begin += at_once) {
-      values.resize(static_cast<std::size_t>(std::min(at_once, whole - begin)));
+      resize(values, std::min(at_once, whole - begin));
       read(tensor, begin, values);
       round_blocks(format == ParameterFormat::int8 ? BlockFormat::int8 : BlockFormat::nf4, block, precision,
                    values);

@@ -12,6 +12,7 @@
 #include "base/excerpt.h"
 #include "base/json_text.h"
 #include "base/lfs_pointer.h"
+#include "base/nth.h"
 #include "engine/checkpoint/refusals.h"
 #include "engine/checkpoint/safetensors.h"
 
@@ -39,7 +40,7 @@ std::optional<std::int64_t> bytes_per_element(const std::string& dtype) {
 
 /// The JSON header. `data_start` becomes the first byte behind it.
 nlohmann::json read_header(const FileReader& file, std::int64_t& data_start) {
-  std::string beginning(static_cast<std::size_t>(std::min(file.size(), std::ssize(kLfsPointer) + 0L)), '\0');
+  auto beginning = sized<std::string>(std::min(file.size(), std::ssize(kLfsPointer) + 0L));
   file.read(0, std::as_writable_bytes(std::span(beginning)));
   if (is_lfs_pointer(beginning)) refuse(file.path(), std::string(kLfsAdvice));
   if (file.size() < kPrefixBytes) refuse_truncated(file, kPrefixBytes);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/bytes.h"
+#include "base/nth.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace strata {
@@ -23,7 +24,7 @@ std::string header_bytes(DType dtype, const std::vector<TensorToWrite>& tensors)
     offset = end;
   }
   std::string text = header.dump();
-  text.resize(static_cast<std::size_t>(align_up(std::ssize(text), 8)), ' ');
+  resize(text, align_up(std::ssize(text), 8), ' ');
   const std::uint64_t size = text.size();
   std::string bytes(reinterpret_cast<const char*>(&size), sizeof(size));
   return bytes + text;

@@ -21,7 +21,7 @@ struct RangeOfRank {
 std::vector<RangeOfRank> ranges_in_order(FlatRange own, Communicator* ranks) {
   std::vector<FlatRange> gathered = {own};
   if (ranks != nullptr) {
-    gathered.resize(static_cast<std::size_t>(ranks->size()));
+    resize(gathered, ranks->size());
     ranks->all_gather(&own, gathered.data(), sizeof(own), Element::byte);
   }
   std::vector<RangeOfRank> ranges;
@@ -88,13 +88,13 @@ class StateHash {
     const std::size_t before = runs.size(), count = static_cast<std::size_t>(counts[0]);
     runs.resize(before + count);
     if (count > 0) ranks_->receive(runs.data() + before, count * sizeof(Run), Element::byte, rank);
-    std::vector<float> values(static_cast<std::size_t>(counts[1]));
+    auto values = sized<std::vector<float>>(counts[1]);
     if (!values.empty()) ranks_->receive(values.data(), values.size(), Element::fp32, rank);
     return values;
   }
 
   std::span<const float> receive(const RangeOfRank& part) {
-    received_.resize(static_cast<std::size_t>(part.range.count));
+    resize(received_, part.range.count);
     ranks_->receive(received_.data(), received_.size(), Element::fp32, part.rank);
     return received_;
   }

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host_memory.h"
+#include "base/nth.h"
 #include "base/topology.h"
 #include "base/vector_target.h"
 #include "collectives/agreement.h"
@@ -72,14 +73,13 @@ class Report {
     constexpr std::array kNames = {"good", "weak", "bad"};
     constexpr std::array kColors = {fmt::terminal_color::green, fmt::terminal_color::yellow,
                                     fmt::terminal_color::red};
-    const auto index = static_cast<std::size_t>(finding.grade);
     worst_ = std::max(worst_, finding.grade);
     if (!speaks_) return;
-    const std::string grade = fmt::format("{:<5}", kNames[index]);
+    const std::string grade = fmt::format("{:<5}", nth(kNames, finding.grade));
     const std::string text = for_output(fmt::format("{}{:<12} {}{}", grade, finding.subject, finding.found,
                                                     finding.mend.empty() ? "" : ": " + finding.mend),
                                         grade.size() + 1);
-    std::cout << (is_colored_ ? fmt::format(fmt::fg(kColors[index]), "{}", grade) : grade)
+    std::cout << (is_colored_ ? fmt::format(fmt::fg(nth(kColors, finding.grade)), "{}", grade) : grade)
               << text.substr(grade.size()) << std::endl;
   }
   Grade worst() const { return worst_; }

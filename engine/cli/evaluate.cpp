@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/finite.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/model_command.h"
@@ -37,7 +38,7 @@ void add_token_files(Evaluator& evaluator, const std::vector<std::string>& files
                      std::int64_t vocabulary) {
   for (const std::string& file : files) {
     const TokenSource source({open_token_file(file, token_bytes)}, vocabulary);
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(source.tokens()));
+    auto ids = sized<std::vector<std::int32_t>>(source.tokens());
     source.read(0, ids);
     std::vector<std::int32_t> targets = ids;
     source.leave_out_untrained(0, targets);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/nth.h"
 #include "engine/cli/training.h"
 #include "engine/config/run_models.h"
 #include "engine/data/token_source.h"
@@ -92,18 +93,17 @@ int show_samples(const RunFileCommand& command, std::int64_t count) {
   for (const std::string& warning : model.warnings) std::cerr << "warning: " << warning << '\n';
   const Reader reader(config);
   const BatchLoader& data = *model.data;
-  const auto length = static_cast<std::size_t>(config.data.sequence_length);
-  const auto rows = static_cast<std::size_t>(data.microbatch());
-  std::vector<std::int32_t> tokens(rows * length), targets(rows * length);
-  std::vector<std::int32_t> places(data.is_by_documents() ? rows * length : 0);
+  const std::int64_t length = config.data.sequence_length, rows = data.microbatch();
+  auto tokens = sized<std::vector<std::int32_t>>(rows * length), targets = tokens;
+  auto places = sized<std::vector<std::int32_t>>(data.is_by_documents() ? rows * length : 0);
   const std::int64_t microbatches = config.microbatches();
   for (std::int64_t number = 0; number < count; ++number) {
-    const std::int64_t microbatch = number / data.microbatch();
-    const auto row = static_cast<std::size_t>(number % data.microbatch());
+    const std::int64_t microbatch = number / rows;
+    const std::int64_t row = number % rows;
     if (row == 0)
       data.fill(microbatch / microbatches, microbatch % microbatches, tokens, targets, {}, places);
     const auto part_of = [&](const std::vector<std::int32_t>& all) {
-      return std::span(all).subspan(all.empty() ? 0 : row * length, all.empty() ? 0 : length);
+      return slice(all, all.empty() ? 0 : row * length, all.empty() ? 0 : length);
     };
     const ShownSample sample = shown(part_of(tokens), part_of(targets), part_of(places));
     std::cout << fmt::format("sample {}: {} tokens, {} trained on (+), {} not (-)\n", number + 1,

@@ -24,7 +24,7 @@ bool is_direct_key(const KeyOf<C>& key, const Section& section) {
 }
 
 std::string indentation(const Section& section) {
-  return std::string(2 * static_cast<std::size_t>(std::ranges::count(section.path, '.')), ' ');
+  return sized<std::string>(2 * std::ranges::count(section.path, '.'), ' ');
 }
 
 /// `text` in lines of at most `width` bytes, each after `indent`.

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 #include "engine/config/run_models.h"
 #include "engine/config/yaml_document.h"
@@ -33,7 +34,7 @@ std::string read_run_file(const std::string& path) {
     throw ConfigError(path + ": cannot read the run file: " + std::generic_category().message(errno));
   std::string text(kMaxRunFileBytes + 1, '\0');  // one more shows that there is more
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  resize(text, file.gcount());
   return text;
 }
 

@@ -105,7 +105,7 @@ class Models {
       return entries;
     }
     const YAML::Node& list = run_.sections().models;
-    if (list.size() > static_cast<std::size_t>(kMostModels))
+    if (std::ssize(list) > kMostModels)
       fail(given->place, fmt::format("a run has at most {} models, not {}", kMostModels, list.size()));
     entries.reserve(list.size());
     for (const YAML::Node& node : list)

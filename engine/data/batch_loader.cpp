@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/data/token_files.h"
 
 namespace strata {
@@ -327,8 +328,8 @@ std::int64_t BatchLoader::validation_microbatches() const {
 /// A sequence's, or what a rank has of it.
 std::span<std::int32_t> BatchLoader::row(std::span<std::int32_t> matrix, std::int64_t index) const {
   if (matrix.empty()) return {};
-  const std::size_t length = matrix.size() / static_cast<std::size_t>(microbatch_);
-  return matrix.subspan(static_cast<std::size_t>(index) * length, length);
+  const std::int64_t length = std::ssize(matrix) / microbatch_;
+  return slice(matrix, index * length, length);
 }
 
 }  // namespace strata

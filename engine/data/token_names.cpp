@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
 #include "engine/data/document_form.h"
@@ -27,8 +28,7 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, const D
                                      int threads) {
   std::vector<std::uint64_t> hashes(files.size());
   TaskArena(threads).for_each(std::ssize(files), [&](std::int64_t i, int) {
-    const auto number = static_cast<std::size_t>(i);
-    const MappedFile file(files[number]);
+    const MappedFile file(nth(files, i));
     const WatchedWait wait([&file] { return "reading " + file.path() + " (data.path)"; });
     NameHash hash;
     hash.add(file.bytes().size());
@@ -36,7 +36,7 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, const D
     const DocumentLayout layout = layout_of_documents(file, documents);
     hash.add(static_cast<std::uint64_t>(layout.form));
     hash.add(layout.begin);
-    hashes[number] = hash.digest();
+    nth(hashes, i) = hash.digest();
   });
   return hashes;
 }

@@ -116,7 +116,7 @@ void TokenSource::check_beginnings() const {
 template <typename Visit>
 void TokenSource::for_stretches(std::int64_t first, std::int64_t count, const Visit& visit) const {
   assert(first >= 0 && first + count <= tokens());
-  auto index = static_cast<std::size_t>(std::ranges::upper_bound(starts_, first) - starts_.begin()) - 1;
+  auto index = index_of(starts_, std::ranges::upper_bound(starts_, first)) - 1;
   for (std::int64_t at = 0; at < count; ++index) {
     const std::int64_t within = first + at - starts_[index];
     const std::int64_t own = std::min(starts_[index + 1] - first, count) - at;

@@ -221,12 +221,11 @@ class Tokenizing {
     encoded_.resize(documents_.size());
     std::vector<std::exception_ptr> refusals(documents_.size());
     workers_.for_each(std::ssize(documents_), [&](std::int64_t i, int) {
-      const auto number = static_cast<std::size_t>(i);
-      const WatchedWait wait([&] { return "reading and encoding " + documents_[number].place(); });
+      const WatchedWait wait([&] { return "reading and encoding " + nth(documents_, i).place(); });
       try {
-        encoder_.encode(documents_[number], encoded_[number]);
+        encoder_.encode(nth(documents_, i), nth(encoded_, i));
       } catch (const ConfigError&) {
-        refusals[number] = std::current_exception();
+        nth(refusals, i) = std::current_exception();
       }
     });
     // Whichever thread was faster, the first is the one that is named.

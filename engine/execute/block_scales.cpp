@@ -32,14 +32,14 @@ class BlockScales::Whole {
     const std::int64_t begin = number * block_;
     const std::int64_t end =
         std::min(tensor_.whole_elements(), begin + std::max(block_, ahead / block_ * block_));
-    values_.resize(static_cast<std::size_t>(end - begin));
+    resize(values_, end - begin);
     read_(tensor_, begin, values_);
     with_storage_type(precision_, [&]<typename T>(T) {
       std::ranges::transform(values_, values_.begin(),
                              [](float value) { return static_cast<float>(T(value)); });
     });
     first_ = number;
-    scales_.resize(static_cast<std::size_t>((end - begin + block_ - 1) / block_));
+    resize(scales_, (end - begin + block_ - 1) / block_);
     find_block_scales({format_, block_, 0, end - begin}, DType::fp32, values_.data(), scales_.data());
   }
 

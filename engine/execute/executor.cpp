@@ -32,8 +32,7 @@ Executor::Executor(const PlannedProgram& program, std::vector<ModelOperations> m
   own_.reserve(issued_.size());
   for (std::size_t i = 0; i < issued_.size(); ++i) {
     const Instruction& instruction = program.program.instructions[i];
-    const auto model = static_cast<std::size_t>(instruction.model);
-    own_.push_back(&models_[model].instructions->at(found[model]++));
+    own_.push_back(&nth(models_, instruction.model).instructions->at(nth(found, instruction.model)++));
     labels_.push_back(title_of(program.program, instruction));
     if (Stream* stream = streams.find(instruction.lane))
       issued_[i] = {stream->make_event(), stream->make_event()};

@@ -149,7 +149,7 @@ void measure_kernels(Device& device, const Model& model, DType precision, const 
                      Bytes room, KernelTimes& times) {
   const std::shared_ptr<const UnitCompute> compute = unit_compute(model, precision, shape);
   std::set<std::size_t> kinds;
-  for (const Unit& unit : model.units) kinds.insert(static_cast<std::size_t>(unit.kind));
+  for (const Unit& unit : model.units) kinds.insert(unit.kind);
   Sweeps sweeps(device, times);
   do {
     for (const std::size_t kind : kinds) {

@@ -18,9 +18,8 @@ std::string seconds_text(double seconds) {
 
 /// "step 12: forward block.3 mb=1".
 std::string Executor::name_at(std::int32_t index, std::int64_t round) const {
-  const auto number = static_cast<std::size_t>(index);
-  const std::int64_t step = rounds_.step_of(program_.program.instructions[number], round);
-  return fmt::format("step {}: {}", step + 1, labels_[number]);
+  const std::int64_t step = rounds_.step_of(nth(program_.program.instructions, index), round);
+  return fmt::format("step {}: {}", step + 1, nth(labels_, index));
 }
 
 /// What has to be done on other lanes before the lane's instruction may start, and is not: ", behind h2d at

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/host_memory.h"
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "engine/execute/largest_products.h"
 #include "engine/execute/measure.h"
@@ -148,8 +149,7 @@ MachineRates measure_machine(Device& device, const Precision& precision, const L
   rates.memory_bytes_per_second = host_memory_rate(trials, threads);
   const Bytes copied = spared(64 * MiB);
   Arena host(copied);
-  const std::unique_ptr<PinnedHostMemory> pinned =
-      device.pin({host.data(), static_cast<std::size_t>(host.size())});
+  const std::unique_ptr<PinnedHostMemory> pinned = device.pin(host.memory());
   const std::unique_ptr<DeviceMemory> memory = device.allocate(copied);
   const auto rate = [&](std::optional<double> limit, const std::function<void()>& copy) {
     if (limit) return *limit;

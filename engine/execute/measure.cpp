@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/random.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
@@ -61,7 +62,7 @@ void wait_for_all(Stream& stream) {
 
 void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dtype) {
   const std::int64_t elements = std::clamp(bytes / size_of(dtype), std::int64_t{1}, std::int64_t{1} << 20);
-  std::vector<std::byte> pattern(static_cast<std::size_t>(elements * size_of(dtype)));
+  auto pattern = sized<std::vector<std::byte>>(elements * size_of(dtype));
   const CounterRandom random(1, 0);
   with_storage_type(dtype, [&]<typename T>(T) {
     for (std::int64_t i = 0; i < elements; ++i) {
@@ -72,7 +73,7 @@ void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dty
 }
 
 void fill_with_zeros(Device& device, std::byte* memory, Bytes bytes) {
-  fill(device, memory, bytes, std::vector<std::byte>(static_cast<std::size_t>(std::min(bytes, MiB))));
+  fill(device, memory, bytes, sized<std::vector<std::byte>>(std::min(bytes, MiB)));
 }
 
 HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)
@@ -118,10 +119,8 @@ OptimizerState HostUpdate::with_phase(Bytes phase) const {
 }
 
 void HostUpdate::run() const {
-  update(coefficients({.policy = {.weight_decay = 0.1F},
-                       .learning_rate = 1e-4F,
-                       .gradient_scale = 0.5F,
-                       .step = 10}),
+  update(coefficients(
+             {.policy = {.weight_decay = 0.1F}, .learning_rate = 1e-4F, .gradient_scale = 0.5F, .step = 10}),
          state_);
 }
 

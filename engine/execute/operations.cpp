@@ -170,7 +170,7 @@ void Operations::load_data(const Instruction& instruction, std::int64_t step) {
   for (const Operand& array : instruction.writes) {
     const std::span bytes = span_of(address(array.buffer), array.bytes());
     meter().touch(bytes);
-    data.set(static_cast<std::size_t>(array.role) - static_cast<std::size_t>(Role::data_0), bytes);
+    data.set(ordinal(array.role) - ordinal(Role::data_0), bytes);
   }
   setup_.load(step, instruction.microbatch, data);
 }

@@ -19,7 +19,7 @@ std::unique_ptr<Store> open_store_of(Bytes bytes, StoreOptions options) {
 
 RunMemory::RunMemory(const EnumArray<Tier, Bytes>& bytes, Device& device, StoreOptions store)
     : host_(bytes[Tier::host]),
-      pinned_(device.pin({host_.data(), static_cast<std::size_t>(host_.size())})),
+      pinned_(device.pin(host_.memory())),
       device_(device.allocate(bytes[Tier::device])),
       store_(open_store_of(bytes[Tier::nvme], std::move(store))),
       reads_(store_ ? store_->open_queue() : nullptr),

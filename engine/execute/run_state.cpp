@@ -24,8 +24,8 @@ namespace {
 template <typename Value>
 std::span<Value> part_of(const StateEntry& place, std::span<Value> values) {
   if (place.piece.is_all()) return values;
-  const auto first = std::min(static_cast<std::size_t>(place.piece.first), values.size());
-  return values.subspan(first, std::min(static_cast<std::size_t>(place.piece.count), values.size() - first));
+  const std::int64_t all = std::ssize(values), first = std::min(place.piece.first, all);
+  return slice(values, first, std::min(place.piece.count, all - first));
 }
 
 /// Elements of state that one thread writes at a time.
@@ -112,15 +112,15 @@ std::byte* RunState::address(BufferId id) const {
 }
 
 std::span<std::byte> RunState::stage(BufferId id, Arena& memory) const {
-  const auto bytes = static_cast<std::size_t>(buffer(id).bytes);
-  if (buffer(id).tier == Tier::nvme) return {memory_.tiers().at(buffer(nth(instances_, id))), bytes};
-  if (memory.size() < buffer(id).bytes) memory = Arena(buffer(id).bytes);
-  return {memory.data(), bytes};
+  const Bytes bytes = buffer(id).bytes;
+  if (buffer(id).tier == Tier::nvme) return span_of(memory_.tiers().at(buffer(nth(instances_, id))), bytes);
+  if (memory.size() < bytes) memory = Arena(bytes);
+  return span_of(memory.data(), bytes);
 }
 
 std::span<const std::byte> RunState::read(BufferId id, Arena& memory) {
   const Buffer& from = buffer(id);
-  if (const std::byte* data = address(id)) return {data, static_cast<std::size_t>(from.bytes)};
+  if (const std::byte* data = address(id)) return span_of(data, from.bytes);
   const std::span<std::byte> to = stage(id, memory);
   if (from.tier == Tier::nvme) {
     memory_.spill().reads->read(from.offset, to);
@@ -167,7 +167,7 @@ FlatRange RunState::loaded(std::size_t unit, StateKey key) const {
 std::span<float> RunState::values_of(std::int64_t elements) {
   const Bytes bytes = elements * size_of(DType::fp32);
   if (values_.size() < bytes) values_ = Arena(bytes);
-  return {reinterpret_cast<float*>(values_.data()), static_cast<std::size_t>(elements)};
+  return span_of(reinterpret_cast<float*>(values_.data()), elements);
 }
 
 /// The values of all pieces of what this rank holds, and of them those that it saves.
@@ -357,7 +357,7 @@ void RunState::write_loss_scale(const LossScale& scale) {
 void RunState::write_constants() {
   const StateEntry* place = find_place(StateKey::constants);
   if (place == nullptr) return;
-  std::vector<std::byte> tables(static_cast<std::size_t>(buffer(place->buffer).bytes));
+  auto tables = sized<std::vector<std::byte>>(buffer(place->buffer).bytes);
   unit_compute(model_, plan_.strategy.precision, plan_.strategy.microbatch)->fill_constants(tables);
   write(place->buffer, tables);
 }

@@ -46,11 +46,12 @@ void Samples::fill(const MicrobatchData& data) const {
     const std::span<const std::int32_t> ids =
         prompt == kNoPrompt ? std::span<const std::int32_t>() : nth(sequences_, prompt).ids;
     for (std::int64_t row = 0; row < length; ++row) {
-      const auto at = static_cast<std::size_t>(s * length + row);
+      const std::int64_t at = s * length + row;
       const std::int64_t position = positions.at(row);
-      if (!tokens.empty() && position < std::ssize(ids)) tokens[at] = nth(ids, position);
-      if (!places.empty()) places[at] = static_cast<std::int32_t>(position);
-      if (!rotary_rows.empty()) rotary_rows[at] = rotary_row(position, std::ssize(ids) > form.short_length);
+      if (!tokens.empty() && position < std::ssize(ids)) nth(tokens, at) = nth(ids, position);
+      if (!places.empty()) nth(places, at) = static_cast<std::int32_t>(position);
+      if (!rotary_rows.empty())
+        nth(rotary_rows, at) = rotary_row(position, std::ssize(ids) > form.short_length);
     }
     if (last_rows.empty() || ids.empty()) continue;
     if (const auto row = row_of(std::ssize(ids) - 1))
@@ -76,15 +77,13 @@ void Samples::choose(std::span<const float> logits, std::span<double> next) cons
   std::ranges::fill(next, 0.0);
   next.back() = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0;
   if (logits.empty() || setup_.tensor_rank > 0) return;
-  const auto columns = static_cast<std::size_t>(setup_.vocabulary);
   for (std::int64_t s = 0; s < setup_.shape.of_rank.batch; ++s) {
     const std::int64_t prompt = prompt_of(s);
     if (prompt == kNoPrompt) continue;
-    const auto number = static_cast<std::size_t>(prompt);
-    const Sequence& sequence = sequences_[number];
+    const Sequence& sequence = nth(sequences_, prompt);
     if (sequence.is_done || !row_of(std::ssize(sequence.ids) - 1)) continue;
-    next[number] = setup_.prompts.choose(logits.subspan(static_cast<std::size_t>(s) * columns, columns),
-                                         number, sequence.ids.size());
+    nth(next, prompt) = setup_.prompts.choose(slice(logits, s * setup_.vocabulary, setup_.vocabulary),
+                                              static_cast<std::size_t>(prompt), sequence.ids.size());
   }
 }
 

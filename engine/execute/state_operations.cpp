@@ -100,10 +100,10 @@ void Operations::pack(const Instruction& instruction) {
   for (const PackedStretch& stretch : packing.parts[part]) {
     const Matrix elements = row_of(from + stretch.first, stretch.count);
     if (stretch.has_codes()) {
-      kernels_.run(EncodeFloat8{.x = elements,
-                                .codes = {reinterpret_cast<std::uint8_t*>(to + stretch.at),
-                                          static_cast<std::size_t>(stretch.count)},
-                                .scale = reinterpret_cast<Float8Factors*>(to + stretch.scales_at)});
+      kernels_.run(
+          EncodeFloat8{.x = elements,
+                       .codes = span_of(reinterpret_cast<std::uint8_t*>(to + stretch.at), stretch.count),
+                       .scale = reinterpret_cast<Float8Factors*>(to + stretch.scales_at)});
     } else {
       kernels_.run(Cast{elements, row_of(reinterpret_cast<bfloat16*>(to + stretch.at), stretch.count)});
     }

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/nth.h"
 
 namespace strata {
 namespace {
@@ -67,7 +68,7 @@ void Evaluator::plan_memory() {
   layout_.targets = take(number_bytes(tokens));
   layout_.losses = take(number_bytes(tokens));
   host_ = Arena(layout_.bytes);
-  pinned_ = device_.pin({host_.data(), static_cast<std::size_t>(host_.size())});
+  pinned_ = device_.pin(host_.memory());
   layout_.first = take(activations);
   layout_.second = take(activations);
   layout_.workspace = take(workspace);

@@ -145,7 +145,7 @@ void Generator::plan_memory() {
   layout_.tables = take(std::ssize(tables_.host()));
   host_logits_ = align_up(std::max(input_.bytes, tokens));
   host_ = Arena(host_logits_ + align_up(bytes_of(head_.logits)));
-  pinned_ = device_.pin({host_.data(), static_cast<std::size_t>(host_.size())});
+  pinned_ = device_.pin(host_.memory());
 }
 
 const UnitPass& Generator::prompt_pass(const Unit& unit, std::int64_t length) {
@@ -310,7 +310,7 @@ void Generator::run_head() {
 void Generator::take_tokens(const OnToken& on_token) {
   Matrix logits = head_.logits;
   logits.data = host_.data() + host_logits_;
-  std::vector<float> row(static_cast<std::size_t>(logits.columns));
+  auto row = sized<std::vector<float>>(logits.columns);
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].is_done) continue;
     with_storage_type(logits.dtype, [&]<typename T>(T) {

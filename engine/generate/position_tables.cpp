@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 
 namespace strata {
 
@@ -37,7 +38,7 @@ PositionTables::PositionTables(const Model& model, std::int64_t longest) {
     sets_.push_back({rotary_layout(model, length), bytes});
     bytes += sets_.back().layout.bytes;
   }
-  host_.resize(static_cast<std::size_t>(bytes));
+  resize(host_, bytes);
   for (const Set& set : sets_) {
     for (std::size_t i = 0; i < model.rotations.size(); ++i)
       fill_rotary_tables(

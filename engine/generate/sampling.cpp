@@ -38,7 +38,7 @@ std::int32_t next_token(std::span<const float> logits, const SamplingOptions& op
   std::iota(ids.begin(), ids.end(), 0);
   if (options.top_k > 0 && options.top_k < std::ssize(ids)) {
     std::ranges::partial_sort(ids, ids.begin() + options.top_k, is_likelier);
-    ids.resize(static_cast<std::size_t>(options.top_k));
+    resize(ids, options.top_k);
   }
   const auto weight = [&](std::int32_t id) {
     return std::exp((double{likelihood(id)} - likelihood(best)) / options.temperature);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/peft_folder.h"
@@ -107,7 +108,7 @@ MergedModel merged(std::shared_ptr<const Model> adapted, ReadParameters read, co
     for (const TensorPiece& piece : pieces_in(model->units[unit], range)) {
       const TensorSpec& place = *places.at(piece.tensor->hf_name);
       sums(unit, {place.offset + piece.first, piece.count(), place.flat},
-           out.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count())));
+           slice(out, piece.at, piece.count()));
     }
   };
   return result;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/storage_type.h"
 #include "base/watchdog.h"
 
@@ -89,7 +90,7 @@ void UnitParameters::begin_streaming(const ParameterBudget& budget) {
   const Bytes reading = device_.host_addressable() ? 0 : largest;
   if (const Bytes bytes = reading + (is_on_host_ ? bytes_on_host : 0); bytes > 0) {
     host_ = Arena(bytes);
-    pinned_ = device_.pin({host_.data(), static_cast<std::size_t>(bytes)});
+    pinned_ = device_.pin(span_of(host_.data(), bytes));
   }
   for (Slot& slot : slots_) {
     slot.memory = take(slot_bytes_);

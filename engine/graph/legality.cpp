@@ -7,6 +7,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/nth.h"
+
 namespace strata {
 namespace {
 
@@ -62,7 +64,7 @@ class Reader {
     if (known == legality_.variables.end()) {
       known = legality_.variables.insert(known, {name, read_mark()});
     }
-    return static_cast<std::size_t>(known - legality_.variables.begin());
+    return index_of(legality_.variables, known);
   }
 
   Splitting read_mark() {

@@ -60,11 +60,11 @@ class Operands {
   /// What an int32 tensor holds.
   std::span<const std::int32_t> indices(int operand) const {
     const Matrix& matrix = (*this)[operand];
-    return {static_cast<const std::int32_t*>(matrix.data), static_cast<std::size_t>(matrix.elements())};
+    return span_of(static_cast<const std::int32_t*>(matrix.data), matrix.elements());
   }
   std::span<std::int32_t> writable_indices(int operand) const {
     const Matrix& matrix = (*this)[operand];
-    return {static_cast<std::int32_t*>(matrix.data), static_cast<std::size_t>(matrix.elements())};
+    return span_of(static_cast<std::int32_t*>(matrix.data), matrix.elements());
   }
   const MicrobatchShape& shape() const { return shape_; }
   float loss_factor() const { return loss_factor_; }  ///< what a token's loss counts in the step's mean

@@ -39,9 +39,8 @@ Segment::Segment(std::vector<Step> steps, const MicrobatchShape& shape)
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       const PlacedOperand& operand = step.operands[i];
       if (operand.size.columns == 0) continue;  // it is not given
-      const auto region = static_cast<std::size_t>(operand.region);
-      read_[region] |= touches[i] != Touch::writes;
-      written_[region] |= touches[i] != Touch::reads;
+      nth(read_, operand.region) |= touches[i] != Touch::writes;
+      nth(written_, operand.region) |= touches[i] != Touch::reads;
     }
     const double flops = step.rule->flops(Operands(sizes_of(step), shape_));
     flops_ += flops;

@@ -57,13 +57,13 @@ constexpr bool is_of_parameters(Region region) {
 
 /// REQUIRES: number < kRings.
 constexpr Region ring_region(std::size_t number) {
-  return static_cast<Region>(static_cast<std::size_t>(Region::ring_0) + number);
+  return static_cast<Region>(ordinal(Region::ring_0) + number);
 }
 constexpr bool is_ring(Region region) {
   return Region::ring_0 <= region && region <= Region::ring_3;
 }
 constexpr std::size_t ring_number(Region region) {
-  return static_cast<std::size_t>(region) - static_cast<std::size_t>(Region::ring_0);
+  return ordinal(region) - ordinal(Region::ring_0);
 }
 
 /// How many arrays of data a model may read.
@@ -71,13 +71,13 @@ constexpr std::size_t kMostDataArrays = 4;
 
 /// REQUIRES: number < kMostDataArrays.
 constexpr Region data_region(std::size_t number) {
-  return static_cast<Region>(static_cast<std::size_t>(Region::data_0) + number);
+  return static_cast<Region>(ordinal(Region::data_0) + number);
 }
 constexpr bool is_data(Region region) {
   return Region::data_0 <= region && region <= Region::data_3;
 }
 constexpr std::size_t data_number(Region region) {
-  return static_cast<std::size_t>(region) - static_cast<std::size_t>(Region::data_0);
+  return ordinal(region) - ordinal(Region::data_0);
 }
 
 /// A device's memory for one pass of one unit; regions that the pass does not touch may be null. No two

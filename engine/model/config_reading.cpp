@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/excerpt.h"
+#include "base/nth.h"
 #include "engine/model/rotary.h"
 
 namespace strata {
@@ -62,7 +63,7 @@ std::optional<RopeOptions::LongRope> read_long_rope(JsonReader& settings, const 
       factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original)));
   rope.attention_factor =
       settings.has("attention_factor") ? positive(settings, "attention_factor", {}) : from_factor;
-  const std::vector<double> ones(static_cast<std::size_t>(columns / 2), 1.0);
+  const auto ones = sized<std::vector<double>>(columns / 2, 1.0);
   if (rope.short_factors == ones && rope.long_factors == ones && rope.attention_factor == 1) return {};
   return rope;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
+
 namespace strata {
 
 namespace {
@@ -54,7 +56,7 @@ void TensorPolicies::decide(Unit& unit) {
 
 std::size_t TensorPolicies::number_of(const UpdatePolicy& policy) {
   const auto found = std::ranges::find(policies_, policy);
-  const auto number = static_cast<std::size_t>(found - policies_.begin());
+  const auto number = index_of(policies_, found);
   if (found == policies_.end()) policies_.push_back(policy);
   return number;
 }

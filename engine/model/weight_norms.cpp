@@ -23,7 +23,7 @@ void fill_norms(const Unit& unit, const TensorSpec& tensor, const ReadTensor& re
   const std::int64_t begin = is_of_rows ? first * columns : 0;
   const std::int64_t end = is_of_rows ? (first + count) * columns : weight.whole_elements();
   std::vector<double> squares(out.size());
-  std::vector<float> values(static_cast<std::size_t>(std::min(kStretch, end - begin)));
+  auto values = sized<std::vector<float>>(std::min(kStretch, end - begin));
   for (std::int64_t at = begin; at < end; at += kStretch) {
     const std::span<float> stretch =
         std::span(values).first(static_cast<std::size_t>(std::min(kStretch, end - at)));
@@ -43,8 +43,7 @@ void fill_unit(const Unit& unit, FlatRange range, const ReadTensor& read, const 
   assert(std::ssize(out) == range.count);
   std::ranges::fill(out, 0.0F);
   for (const TensorRun& run : runs_in(unit, range)) {
-    const std::span<float> part =
-        out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count()));
+    const std::span<float> part = slice(out, run.at, run.count());
     if (weights && has_norms(*run.tensor)) {
       fill_norms(unit, *run.tensor, weights, run.first, part);
     } else {

@@ -117,8 +117,8 @@ void StepTrace::on_recorded(const RecordedStep& step, const RoundOfRun& round) {
 /// A step's slice reaches from the report of the step before to its own.
 void StepTrace::add_steps(const RecordedStep& step, std::int64_t begin) {
   for (const ModelReport& model : step.reports) {
-    const auto number = static_cast<std::size_t>(program_->reports[model.model]);
-    const std::int64_t end = begin + nanoseconds(times_[number].end);
+    const auto number = program_->reports[model.model];
+    const std::int64_t end = begin + nanoseconds(nth(times_, number).end);
     std::int64_t& end_before = step_ends_[model.model];
     const std::int64_t start = std::max(end_before, end - nanoseconds(model.report.seconds));
     end_before = end;
@@ -139,7 +139,7 @@ void StepTrace::add_steps(const RecordedStep& step, std::int64_t begin) {
 void StepTrace::add_slice(std::size_t instruction, std::int64_t begin, std::int64_t step) {
   const InstructionTime& time = times_[instruction];
   const Lane lane = program_->program->program.instructions[instruction].lane;
-  const auto number = static_cast<std::size_t>(lane);
+  const auto number = ordinal(lane);
   const std::uint64_t track = described(kLaneTracks + number, [&](std::uint64_t of_lane) {
     const std::int32_t pid = setup_.rank + 1;
     packets_.add_thread(of_lane, pid, pid * 100 + static_cast<std::int32_t>(number) + 1, name_of(lane));
@@ -165,7 +165,7 @@ void StepTrace::count(std::int64_t nanoseconds, Tier tier, const MemoryTrack::By
 
 /// If it changes. Counter 0 is all of the tier, the others are its kinds.
 void StepTrace::count_one(std::int64_t nanoseconds, Tier tier, std::size_t counter, Bytes bytes) {
-  const std::size_t number = static_cast<std::size_t>(tier) * kCountersOfTier + counter;
+  const std::size_t number = ordinal(tier) * kCountersOfTier + counter;
   const bool is_used = described_[kCounterTracks + number] || bytes > 0;
   if (!is_used || std::exchange(counted_[number], bytes) == bytes) return;
   const std::uint64_t track = described(kCounterTracks + number, [&](std::uint64_t of_counter) {

@@ -29,7 +29,7 @@ class Bytewise {
     if (offset >= file_.size()) return -1;
     if (offset >= begin_ + std::ssize(buffer_)) {
       begin_ = offset;
-      buffer_.resize(static_cast<std::size_t>(std::min<std::int64_t>(kBuffer, file_.size() - offset)));
+      resize(buffer_, std::min<std::int64_t>(kBuffer, file_.size() - offset));
       file_.read(offset, buffer_);
     }
     return std::to_integer<int>(nth(buffer_, offset - begin_));

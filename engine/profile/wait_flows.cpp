@@ -12,10 +12,11 @@ void WaitFlows::find(std::span<const InstructionTime> times) {
   next_.assign(times.size(), -1);
   for (std::size_t i = 0; i < times.size(); ++i) {
     if (!times[i].has_run() || times[i].awaited < 0) continue;
-    const auto awaited = static_cast<std::size_t>(times[i].awaited);
-    if (!times[awaited].has_run() || times[awaited].end > times[i].start) continue;  // of the round before
+    const auto awaited = times[i].awaited;
+    if (!nth(times, awaited).has_run() || nth(times, awaited).end > times[i].start)
+      continue;  // of the round before
     ending_[i] = ++last_;
-    next_[i] = std::exchange(first_[awaited], static_cast<std::int32_t>(i));
+    next_[i] = std::exchange(nth(first_, awaited), static_cast<std::int32_t>(i));
   }
 }
 

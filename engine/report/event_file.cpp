@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/folder.h"
 #include "base/host_name.h"
+#include "base/nth.h"
 #include "base/watchdog.h"
 
 namespace strata {
@@ -92,7 +93,7 @@ template <typename Visit>
 void for_each_event(const FileReader& file, const Visit& visit) {
   std::string bytes;
   const auto read = [&](std::int64_t offset, std::int64_t count) {
-    bytes.resize(static_cast<std::size_t>(count));
+    resize(bytes, count);
     file.read(offset, std::as_writable_bytes(std::span(bytes)));
   };
   for (std::int64_t at = 0; file.size() - at >= kHead + kChecksum;) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/nth.h"
 #include "engine/execute/plan_check.h"
 #include "engine/report/figures.h"
 #include "engine/report/progress_text.h"
@@ -217,7 +218,7 @@ nlohmann::json models_json(const ModelsReport& report) {
   for (std::size_t m = 0; m < report.models.size(); ++m) {
     const auto place = std::ranges::find(ranking, m);
     std::optional<std::size_t> rank;
-    if (place != ranking.end()) rank = static_cast<std::size_t>(place - ranking.begin()) + 1;
+    if (place != ranking.end()) rank = index_of(ranking, place) + 1;
     models.push_back(model_json(report.models[m], rank));
   }
   nlohmann::json json = {{"models", models},

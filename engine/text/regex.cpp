@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/text/regex_properties.h"
 #include "engine/text/regex_steps.h"
 #include "engine/text/utf8.h"

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/nth.h"
+
 namespace strata::text {
 namespace {
 
@@ -149,7 +151,7 @@ class ChangedText {
 /// The ids up to the first of an added token, and that one: what is between them is tokenized by itself.
 std::span<const std::int32_t> first_section(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
   const auto added = std::ranges::find_if(ids, [&](std::int32_t id) { return tokenizer.is_added(id); });
-  return ids.first(static_cast<std::size_t>(added - ids.begin()) + (added == ids.end() ? 0 : 1));
+  return ids.first(index_of(ids, added) + (added == ids.end() ? 0 : 1));
 }
 
 }  // namespace
@@ -190,8 +192,8 @@ Range tokens_of(std::span<const Range> places, const Range& bytes) {
       std::ranges::partition_point(places, [&](const Range& place) { return place.end <= bytes.begin; });
   const auto last =
       std::ranges::partition_point(places, [&](const Range& place) { return place.begin < bytes.end; });
-  const auto begin = static_cast<std::size_t>(first - places.begin());
-  return {begin, std::max(begin, static_cast<std::size_t>(last - places.begin()))};
+  const auto begin = index_of(places, first);
+  return {begin, std::max(begin, index_of(places, last))};
 }
 
 std::optional<std::vector<Range>> tokens_of_stretches(const Tokenizer& tokenizer, std::string_view text,

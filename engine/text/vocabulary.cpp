@@ -28,7 +28,7 @@ Vocabulary Vocabulary::read(const JsonField& field) {
   for (const auto& [token, value] : field.value().items())
     end = std::max(end, 1 + read_id(field, token, value));
   Vocabulary made;
-  made.tokens_.resize(static_cast<std::size_t>(end));
+  resize(made.tokens_, end);
   made.is_token_.resize(made.tokens_.size());
   for (const auto& [token, value] : field.value().items()) {
     const auto id = value.get<std::size_t>();

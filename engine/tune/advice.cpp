@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
@@ -28,7 +29,7 @@ namespace {
 /// More than any run needs of a tier.
 constexpr Bytes kEnough = Bytes{1} << 50;
 /// Instructions of a program that takes seconds to plan, and about as many of a pass of a microbatch.
-constexpr std::size_t kLargeProgram = 50'000, kInstructionsPerPass = 10;
+constexpr std::int64_t kLargeProgram = 50'000, kInstructionsPerPass = 10;
 
 /// A change, with the run that has it.
 struct Trial {
@@ -86,11 +87,11 @@ std::vector<std::optional<Prediction>> predict(const AdviceInput& input, const s
   std::vector<std::optional<Prediction>> predictions(trials.size());
   std::atomic<std::size_t> begun = 0;
   for_ranges(std::ssize(trials), 1, [&](std::int64_t first, std::int64_t last, int) {
-    for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(last); ++t) {
-      const Trial& trial = trials[t];
+    for (std::int64_t t = first; t < last; ++t) {
+      const Trial& trial = nth(trials, t);
       input.on_planning(announcement(++begun, trial));
       const std::optional<PlannedRun> run = find_run(input, trial.configs, trial.rates);
-      if (run) predictions[t] = prediction_of(trial, *run);
+      if (run) nth(predictions, t) = prediction_of(trial, *run);
     }
   });
   return predictions;
@@ -191,11 +192,10 @@ ChangeFacts find_facts(const AdviceInput& input, const Trial& now, Advice& advic
   if (advice.run) {
     facts.uses_drives = has_drives(advice.now.peaks);
     for (const RankProgram& rank : advice.run->ranks)
-      facts.is_large = facts.is_large || rank.program->instructions.size() > kLargeProgram;
+      facts.is_large = facts.is_large || std::ssize(rank.program->instructions) > kLargeProgram;
   } else {
     for (std::size_t m = 0; m < now.configs.size(); ++m)
-      facts.is_large = facts.is_large || static_cast<std::size_t>(now.configs[m].microbatches()) *
-                                                 input.models[m]->units.size() >
+      facts.is_large = facts.is_large || now.configs[m].microbatches() * std::ssize(input.models[m]->units) >
                                              kLargeProgram / kInstructionsPerPass;
   }
   if (!is_tight) return facts;

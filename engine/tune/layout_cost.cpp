@@ -182,7 +182,7 @@ std::optional<LayoutCost> LayoutCosts::cost_of(const RunConfig& config) {
   const Mesh mesh = mesh_of(config.parallel, *model);
   LayoutCost cost;
   std::vector<ChunkCost> chunks(cut.size());
-  std::vector<StageCost> stages(static_cast<std::size_t>(config.parallel.pipeline));
+  auto stages = sized<std::vector<StageCost>>(config.parallel.pipeline);
   for (std::size_t u = 0, chunk = 0; u < units.size(); ++u) {
     while (chunk + 1 < cut.size() && cut[chunk + 1] <= static_cast<std::int32_t>(u)) ++chunk;
     chunks[chunk].passes += units[u].passes;

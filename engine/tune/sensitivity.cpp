@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "engine/tune/planning_rates.h"
 
@@ -78,13 +79,14 @@ SimulatedRun simulate(const AdviceInput& input) {
     budgets.push_back({"memory.host", *first.memory.host});
   std::vector<std::optional<double>> steps(budgets.size());
   for_ranges(std::ssize(budgets), 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (auto b = static_cast<std::size_t>(begin); b < static_cast<std::size_t>(end); ++b) {
-      const auto bytes = static_cast<Bytes>((1 + kMoreOfEach) * static_cast<double>(budgets[b].now));
-      input.on_planning(fmt::format("planning the run with {} of {}", budgets[b].key, format_bytes(bytes)));
+    for (std::int64_t b = begin; b < end; ++b) {
+      const auto& [key, size] = nth(budgets, b);
+      const auto bytes = static_cast<Bytes>((1 + kMoreOfEach) * static_cast<double>(size));
+      input.on_planning(fmt::format("planning the run with {} of {}", key, format_bytes(bytes)));
       const std::vector<RunConfig> larger =
-          with_change(input, {.settings = {fmt::format("{}={}", budgets[b].key, bytes)}});
+          with_change(input, {.settings = {fmt::format("{}={}", key, bytes)}});
       const std::optional<PlannedRun> planned = find_run(input, larger, result.rates);
-      if (planned) steps[b] = planned->step.seconds;
+      if (planned) nth(steps, b) = planned->step.seconds;
     }
   });
   for (std::size_t b = 0; b < budgets.size(); ++b) {

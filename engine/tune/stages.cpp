@@ -139,8 +139,7 @@ std::vector<std::int32_t> cut_into_stages(const RunConfig& config, const Model& 
         "parallel.pipeline: {} stages of {} chunk{} need {} units, and the model has {} ({} to {}); at most "
         "parallel.pipeline {} would fit",
         parallel.pipeline, parallel.chunks, parallel.chunks == 1 ? "" : "s", chunks, units,
-        model.units.front().name, model.units.back().name,
-        units / static_cast<std::size_t>(parallel.chunks)));
+        model.units.front().name, model.units.back().name, std::ssize(model.units) / parallel.chunks));
   const PipelineShape shape = {parallel.schedule, static_cast<std::int32_t>(parallel.pipeline),
                                static_cast<std::int32_t>(parallel.chunks),
                                static_cast<std::int32_t>(config.microbatches())};

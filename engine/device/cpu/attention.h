@@ -31,8 +31,7 @@ inline VisibleKeys visible_keys(const AttentionShape& shape, const Places& place
 
 /// Those of one sequence.
 inline Places places_of(const Places& all, const AttentionShape& shape, std::int64_t batch) {
-  const auto count = static_cast<std::size_t>(shape.sequence);
-  return all.empty() ? all : all.subspan(static_cast<std::size_t>(batch) * count, count);
+  return all.empty() ? all : slice(all, batch * shape.sequence, shape.sequence);
 }
 
 /// Rows of one sequence and columns of one head.

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/float8_codes.h"
+#include "base/nth.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -54,7 +55,7 @@ HWY_EXPORT(round_rows);
 namespace {
 
 std::span<bfloat16> numbers(const Matrix& row) {
-  return {row.row<bfloat16>(0), static_cast<std::size_t>(row.columns)};
+  return span_of(row.row<bfloat16>(0), row.columns);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/device/cuda/addend_copy.h"
 #include "engine/device/cuda/bias.h"
 #include "engine/device/cuda/cublas_lt_problem.h"
@@ -141,7 +142,7 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
 
 std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& problem, Plan& plan, int most) {
   cublasLtMatmulPreferenceOpaque_t preference = preference_for(problem, workspace_.size());
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  auto results = sized<std::vector<cublasLtMatmulHeuristicResult_t>>(most);
   int count = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.left, &plan.right, &plan.added,
@@ -149,7 +150,7 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
   cudaGetLastError();  // what cuBLASLt tried in vain is no failure of what comes next
   std::vector<MatmulAlgorithm> algorithms;
   if (status == CUBLAS_STATUS_SUCCESS) {
-    results.resize(static_cast<std::size_t>(count));
+    resize(results, count);
     for (const cublasLtMatmulHeuristicResult_t& result : results)
       if (result.state == CUBLAS_STATUS_SUCCESS)
         algorithms.push_back(std::bit_cast<MatmulAlgorithm>(result.algo));

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/device/cuda/cuda_error.h"
 
 namespace strata {
@@ -90,7 +91,7 @@ std::size_t fastest_of(const std::vector<std::vector<double>>& seconds) {
   std::vector<double> medians;
   medians.reserve(seconds.size());
   for (const std::vector<double>& times : seconds) medians.push_back(quantile(times, 2));
-  const auto fastest = static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin());
+  const auto fastest = index_of(medians, std::ranges::min_element(medians));
   const double limit = std::max(quantile(seconds[fastest], 3), medians[fastest] * (1 + kNoise));
   return static_cast<std::size_t>(
       std::ranges::find_if(medians, [&](double median) { return median <= limit; }) - medians.begin());

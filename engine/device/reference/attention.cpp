@@ -74,7 +74,7 @@ void run_on_reference(const AttentionForward& attention) {
   expect_places(places, query.rows);
   expect(!before || (is_fp32(before, out.rows, out.columns) && is_like(log_sum_exp_before, log_sum_exp)),
          "fp32 results of other keys, of the same shape");
-  std::vector<double> scores(static_cast<std::size_t>(shape.sequence));
+  auto scores = sized<std::vector<double>>(shape.sequence);
   for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
     const std::int64_t batch = index / shape.heads;
     const Head head(shape, batch, index % shape.heads);
@@ -146,10 +146,10 @@ void run_on_reference(const AttentionBackward& attention) {
         for (std::int64_t d = 0; d < dimension; ++d) {
           const auto query_index =
               static_cast<std::size_t>(query_row * a.query.columns + head.query_column + d);
-          const auto key_index = static_cast<std::size_t>(key_row * a.key.columns + head.kv_column + d);
+          const std::int64_t key_index = key_row * a.key.columns + head.kv_column + d;
           query_sums[query_index] += score_gradient * load(a.key, key_row, head.kv_column + d);
-          key_sums[key_index] += score_gradient * load(a.query, query_row, head.query_column + d);
-          value_sums[key_index] += probability * load(a.out_gradient, query_row, head.query_column + d);
+          nth(key_sums, key_index) += score_gradient * load(a.query, query_row, head.query_column + d);
+          nth(value_sums, key_index) += probability * load(a.out_gradient, query_row, head.query_column + d);
         }
       }
     }
@@ -179,7 +179,7 @@ void run_on_reference(const CachedAttention& attention) {
              is_like(value, key) && key.dtype == query.dtype,
          "a cache of [batch * sequence, kv_heads * head_dimension]");
   expect(std::ssize(lengths) == shape.batch, "a length for each sequence");
-  std::vector<double> weights(static_cast<std::size_t>(shape.sequence));
+  auto weights = sized<std::vector<double>>(shape.sequence);
   for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
     const std::int64_t batch = index / shape.heads;
     const Head head(shape, batch, index % shape.heads);

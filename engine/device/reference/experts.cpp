@@ -19,7 +19,7 @@ std::int64_t size_of_span(std::span<const std::int32_t> values) {
 
 /// All experts, those that are chosen first.
 std::vector<std::int32_t> by_descending_logit(const Matrix& logits, std::int64_t token) {
-  std::vector<std::int32_t> experts(static_cast<std::size_t>(logits.columns));
+  auto experts = sized<std::vector<std::int32_t>>(logits.columns);
   std::iota(experts.begin(), experts.end(), 0);
   std::stable_sort(experts.begin(), experts.end(), [&](std::int32_t left, std::int32_t right) {
     const double a = load(logits, token, left), b = load(logits, token, right);
@@ -76,7 +76,7 @@ void run_on_reference(const RouteBackward& call) {
              is_fp32_or_absent(balance, 1, count) && is_shape(logits_gradient, tokens, count),
          "fp32 operands of [tokens, experts] and [tokens, top_k]");
   for (std::int64_t token = 0; token < tokens; ++token) {
-    std::vector<double> of_probabilities(static_cast<std::size_t>(count), 0.0), of_chosen = of_probabilities;
+    auto of_probabilities = sized<std::vector<double>>(count), of_chosen = of_probabilities;
     for (std::int64_t e = 0; balance && e < count; ++e) nth(of_probabilities, e) = load(balance, 0, e);
     double common = 0;
     for (std::int64_t s = 0; s < top_k; ++s)

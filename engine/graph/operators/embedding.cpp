@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/nth.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {
@@ -28,10 +29,8 @@ void for_each_stretch(const Operands& operands, const Places& places, const Visi
   const bool is_whole = shape.context.ranks == 1 || !places.empty();
   const std::int64_t rows = is_whole ? shape.tokens() : shape.sequence / 2;
   for (std::int64_t row = 0; row < shape.tokens(); row += rows)
-    visit(
-        Stretch{row, rows, is_whole ? 0 : shape.context.positions(shape.sequence).at(row % shape.sequence),
-                std::min(rows, shape.sequence),
-                operands.indices(0).subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(rows))});
+    visit(Stretch{row, rows, is_whole ? 0 : shape.context.positions(shape.sequence).at(row % shape.sequence),
+                  std::min(rows, shape.sequence), slice(operands.indices(0), row, rows)});
 }
 
 Matrix from_row(const Matrix& table, std::int64_t row) {

@@ -268,7 +268,7 @@ class MessageOrder {
     }
     std::ranges::sort(steps_, {},
                       [](const TimedStep& step) { return std::tuple(step.time, step.is_pass, step.number); });
-    std::vector<std::vector<StageStep>> result(static_cast<std::size_t>(shape_.stages));
+    auto result = sized<std::vector<std::vector<StageStep>>>(shape_.stages);
     for (const TimedStep& timed : steps_) {
       const auto of = [&](std::int32_t stage) -> std::vector<StageStep>& { return nth(result, stage); };
       if (timed.is_pass) {

@@ -48,9 +48,7 @@ struct UnitValues {
   /// What another stage has given of its gradient.
   Value received_gradient;
   /// That of the update for a microbatch, or of a step's only one.
-  Value& norm_of(std::int32_t microbatch) {
-    return norms[norms.size() == 1 ? 0 : static_cast<std::size_t>(microbatch)];
-  }
+  Value& norm_of(std::int32_t microbatch) { return nth(norms, norms.size() == 1 ? 0 : microbatch); }
   /// This stage updates something of it.
   bool trains() const { return !state.empty(); }
   std::vector<Value> input, input_gradient, saved, pending;  ///< per microbatch

@@ -18,9 +18,9 @@ std::vector<bool> find_visitors(const Program& program, const TierPair& pair) {
     if (instruction.operation == pair.write_back) nth(visits, instruction.reads[0].buffer) = true;
     if (pair.is_transfer(instruction)) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
-      const auto id = static_cast<std::size_t>(operand.buffer);
-      if (std::exchange(latest_use[id], static_cast<std::int32_t>(i)) != static_cast<std::int32_t>(i))
-        ++uses[id];
+      if (std::exchange(nth(latest_use, operand.buffer), static_cast<std::int32_t>(i)) !=
+          static_cast<std::int32_t>(i))
+        ++nth(uses, operand.buffer);
     });
   }
   for (std::size_t b = 0; b < visits.size(); ++b) {
@@ -51,10 +51,10 @@ std::vector<Bytes> visiting_bytes(const Program& program, const std::vector<bool
   std::vector<std::size_t> counted_at(program.buffers.size(), program.instructions.size());
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     for_each_operand(program.instructions[i], [&](const Operand& operand, bool) {
-      const auto id = static_cast<std::size_t>(operand.buffer);
-      if (!visits[id] || counted_at[id] == i) return;
-      counted_at[id] = i;
-      bytes[i] += program.buffers[id].bytes;
+      const BufferId id = operand.buffer;
+      if (!nth(visits, id) || nth(counted_at, id) == i) return;
+      nth(counted_at, id) = i;
+      bytes[i] += nth(program.buffers, id).bytes;
     });
   }
   return bytes;

@@ -211,12 +211,11 @@ class Prefetch {
 
   /// Keeps the write-back's buffer through one more anchor, if it fits (or is live there anyway).
   bool lengthen(Transfer& transfer) {
-    const auto near = static_cast<std::size_t>(transfer.near);
-    if (transfer.slot > last_use_[near]) {
+    if (transfer.slot > nth(last_use_, transfer.near)) {
       Bytes& live = nth(live_, transfer.slot);
       if (live + transfer.bytes > budget_) return false;
       live += transfer.bytes;
-      last_use_[near] = transfer.slot;
+      nth(last_use_, transfer.near) = transfer.slot;
     }
     ++transfer.slot;
     return true;

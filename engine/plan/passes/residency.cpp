@@ -217,12 +217,11 @@ bool Residency::needs_write_back(const Visit& written) {
 
 /// Lets a fetch run whenever an instruction that it now serves, too, is performed.
 void Residency::share_fetch(Changes& changes, std::int32_t fetch, std::int32_t use) const {
-  const auto index = static_cast<std::size_t>(fetch);
-  if (when(use) == When::every_step) changes.runs_always[index] = true;
+  if (when(use) == When::every_step) nth(changes.runs_always, fetch) = true;
   if (serves(fetch) != Serves::first_step) {
-    if (serves(use) != changes.serves[index]) changes.serves[index] = Serves::both;
+    if (serves(use) != nth(changes.serves, fetch)) nth(changes.serves, fetch) = Serves::both;
   } else if (serves(use) == Serves::step) {
-    changes.dropped[index] = false;
+    nth(changes.dropped, fetch) = false;
   }
 }
 
@@ -264,14 +263,14 @@ Residency::Changes Residency::find_changes() {
 Program Residency::run(Bytes near_bytes, Bytes with_gathered) {
   choose(near_bytes, with_gathered);
   const Changes changes = find_changes();
-  const auto stands_for = [&](BufferId id) { return static_cast<std::size_t>(nth(changes.merged, id)); };
+  const auto stands_for = [&](BufferId id) { return nth(changes.merged, id); };
   std::vector<bool> touched(plain_.buffers.size(), false);
   std::size_t instructions = 0;
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
     if (changes.dropped[i]) continue;
     ++instructions;
     for_each_operand(plain_.instructions[i],
-                     [&](const Operand& operand, bool) { touched[stands_for(operand.buffer)] = true; });
+                     [&](const Operand& operand, bool) { nth(touched, stands_for(operand.buffer)) = true; });
   }
   Program result = plain_.outline();
   std::vector<BufferId> renamed(plain_.buffers.size(), -1);

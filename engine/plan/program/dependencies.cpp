@@ -43,7 +43,7 @@ class SegmentMap {
       return std::lower_bound(edges_.begin(), edges_.end(), edge) - edges_.begin();
     };
     const auto first = at(buffer.offset);
-    return {segments_.data() + first, static_cast<std::size_t>(at(buffer.offset + buffer.bytes) - first)};
+    return span_of(segments_.data() + first, at(buffer.offset + buffer.bytes) - first);
   }
 
  private:

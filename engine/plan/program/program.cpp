@@ -107,8 +107,8 @@ std::string_view name_of(Role role) {
                                                                 "ring_1",
                                                                 "ring_2",
                                                                 "ring_3"});
-  static_assert(names.size() + kMoments.size() == static_cast<std::size_t>(Role::ring_3) + 1);
-  const auto number = static_cast<std::size_t>(role);
+  static_assert(names.size() + kMoments.size() == ordinal(Role::ring_3) + 1);
+  const auto number = ordinal(role);
   return names[role < Role::moment ? number : number - kMoments.size()];
 }
 
@@ -192,12 +192,12 @@ void mark_renewed(Program& program) {
   for (const Instruction& instruction : program.instructions) {
     for (const Operand& operand : instruction.reads) nth(uses, operand.buffer).is_used = true;
     for (const Operand& operand : instruction.writes) {
-      const auto id = static_cast<std::size_t>(operand.buffer);
-      Buffer& buffer = program.buffers[id];
-      const bool is_first = !std::exchange(uses[id].is_written, true);
+      const BufferId id = operand.buffer;
+      Buffer& buffer = nth(program.buffers, id);
+      const bool is_first = !std::exchange(nth(uses, id).is_written, true);
       const bool is_read = std::ranges::any_of(
           instruction.reads, [&](const Operand& read) { return read.buffer == operand.buffer; });
-      if (is_first && uses[id].is_used && !is_read && buffer.persistent && !buffer.apart &&
+      if (is_first && nth(uses, id).is_used && !is_read && buffer.persistent && !buffer.apart &&
           instruction.when == When::every_step && operand.bytes() + kBufferAlignment > buffer.bytes)
         buffer.renewed = true;
     }
@@ -238,8 +238,7 @@ std::vector<Lifetime> LifetimeFinder::find(std::int32_t count) const {
   }
   std::vector<std::int32_t> last(touches_.size(), -1);  // use before it is renewed
   for (const auto& [buffer, position] : uses_) {
-    const auto b = static_cast<std::size_t>(buffer);
-    if (position < renewed_at_[b]) last[b] = std::max(last[b], position);
+    if (position < nth(renewed_at_, buffer)) nth(last, buffer) = std::max(nth(last, buffer), position);
   }
   for (std::size_t b = 0; b < last.size(); ++b)
     if (last[b] >= 0 && renewed_at_[b] != kNever) result[b] = {renewed_at_[b], last[b]};

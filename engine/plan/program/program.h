@@ -106,7 +106,7 @@ enum class Operation : std::uint8_t {
   finish_checkpoint,  ///< it is on the disk and whole
 };
 
-inline constexpr std::size_t kOperations = static_cast<std::size_t>(Operation::finish_checkpoint) + 1;
+inline constexpr std::size_t kOperations = ordinal(Operation::finish_checkpoint) + 1;
 
 /// Whether it brings one buffer's contents to another tier.
 constexpr bool is_transfer(Operation operation) {
@@ -118,7 +118,6 @@ constexpr bool is_transfer(Operation operation) {
 constexpr bool is_message(Operation operation) {
   return operation == Operation::send || operation == Operation::receive;
 }
-
 
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
 enum class When : std::uint8_t { every_step, saving };

@@ -89,8 +89,7 @@ class RankTasks {
     if (instruction.operation == Operation::finish_checkpoint) {  // all ranks make one folder a checkpoint
       return meeting(number, instruction, {-1, 0, instruction.lane, -1, -1, 0}, std::ssize(ranks_), step);
     }
-    const auto group_number = static_cast<std::size_t>(instruction.exchange.group);
-    const RankGroup& group = ranks_[number].program->groups[group_number];
+    const RankGroup& group = nth(ranks_[number].program->groups, instruction.exchange.group);
     const std::int64_t rank = ranks_[number].rank, set = group.set_of(rank), part = group.part_of(rank);
     if (is_message(instruction.operation)) {
       const bool sends = instruction.operation == Operation::send;

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/nth.h"
+
 namespace strata {
 
 std::size_t models_in(const Program& program) {
@@ -19,10 +21,10 @@ void carry_between_rounds(Program& program) {
   for (const Instruction& instruction : program.instructions) {
     const bool is_step_before = instruction.serves == Serves::step_before;
     for_each_operand(instruction, [&](const Operand& operand, bool writes) {
-      const auto buffer = static_cast<std::size_t>(operand.buffer);
-      if (instruction.serves == Serves::step) is_of_step[buffer] = true;
-      if (is_step_before && !writes && !is_written[buffer]) is_found[buffer] = true;
-      if (is_step_before && writes) is_written[buffer] = true;
+      const BufferId buffer = operand.buffer;
+      if (instruction.serves == Serves::step) nth(is_of_step, buffer) = true;
+      if (is_step_before && !writes && !nth(is_written, buffer)) nth(is_found, buffer) = true;
+      if (is_step_before && writes) nth(is_written, buffer) = true;
     });
   }
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {

@@ -150,8 +150,7 @@ class Running {
   void for_each_resource(std::int32_t task, Visit&& visit) {
     for (const ResourceShare& share : nth(tasks_, task).shares) {
       if (share.resource < 0 || share.share <= 0) continue;
-      if (share.resource >= std::ssize(resources_))
-        resources_.resize(static_cast<std::size_t>(share.resource) + 1);
+      if (share.resource >= std::ssize(resources_)) resize(resources_, share.resource + 1);
       visit(nth(resources_, share.resource), share.share);
     }
   }

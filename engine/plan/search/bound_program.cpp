@@ -383,9 +383,8 @@ class Builder {
     add(device_row_, -on_device);
     std::array<double, kCountPoints> at_host = {};
     const auto add_to_host = [&](Spilled what, CountPoint point, double bytes) {
-      const auto m = static_cast<std::size_t>(point);
-      at_host[m] += bytes;
-      add(nth(spilled_, what)[m], bytes);
+      nth(at_host, point) += bytes;
+      add(nth(nth(spilled_, what), point), bytes);
     };
     if (choice.is_on_host()) {
       for (const CountPoint point : {CountPoint::norm, CountPoint::first_turn, CountPoint::turn}) {

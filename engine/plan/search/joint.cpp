@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "base/task_arena.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/program/rank_tasks.h"
@@ -290,8 +291,10 @@ std::vector<std::optional<JointPlanner::Choice>> JointPlanner::place_all(const s
   std::vector<std::optional<Choice>> choices(attempts.size());
   std::vector<Hindrance> hindrances(attempts.size());
   for_ranges(std::ssize(attempts), 1, [&](std::int64_t first, std::int64_t last, int) {
-    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i)
-      choices[i] = place(*attempts[i].candidate, attempts[i].kept_share, hindrances[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      const Attempt& attempt = nth(attempts, i);
+      nth(choices, i) = place(*attempt.candidate, attempt.kept_share, nth(hindrances, i));
+    }
   });
   for (const Hindrance& one : hindrances) hindrance.add(one);
   return choices;
@@ -379,8 +382,8 @@ Plan JointPlanner::finish(std::size_t stage_set, Placement placement, const Cand
   for (std::size_t m = 0; m < models_.size(); ++m) {
     plan.models.emplace_back();
     if (of_models[m].plain == nullptr) continue;
-    const auto stage = static_cast<std::size_t>(stage_sets_[stage_set].stages[m]);
-    Placement part{candidate.strategies[m][stage], part_of(placement.training, of_models, m)};
+    const std::int32_t stage = stage_sets_[stage_set].stages[m];
+    Placement part{nth(candidate.strategies[m], stage), part_of(placement.training, of_models, m)};
     for (const auto& [interlude, program] : placement.interludes) {
       if (!has(part.strategy, interlude)) continue;
       Program outline = lower_interlude(interlude, *models_[m].model, part.strategy).outline();

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/nth.h"
 
 namespace strata {
 namespace {
@@ -48,7 +49,7 @@ std::vector<StageSet> stage_sets_of(std::span<const Mesh> meshes) {
 std::size_t stage_set_of(std::int64_t rank, std::span<const Mesh> meshes,
                          std::span<const StageSet> stage_sets) {
   const auto found = std::ranges::find(stage_sets, stages_of(rank, meshes), &StageSet::stages);
-  return static_cast<std::size_t>(found - stage_sets.begin());
+  return index_of(stage_sets, found);
 }
 
 }  // namespace strata

@@ -79,10 +79,10 @@ class ListScheduling {
   double start(std::size_t m, std::size_t t) const {
     double start = 0;
     for (std::size_t r = 0; r < stage_sets_.size(); ++r) {
-      const auto stage = static_cast<std::size_t>(stage_sets_[r].stages[m]);
-      const JointTurn::OfStage& of = turn(m, t).stages[stage];
+      const std::int32_t stage = stage_sets_[r].stages[m];
+      const JointTurn::OfStage& of = nth(turn(m, t).stages, stage);
       if (of.turns == 0) continue;
-      for (const std::int32_t made : of.after) start = std::max(start, nth(of_[m].ends, made)[stage]);
+      for (const std::int32_t made : of.after) start = std::max(start, nth(nth(of_[m].ends, made), stage));
       // What goes from stage to stage does so while the device computes.
       if (of.seconds > 0 || turn(m, t).is_of_one_stage()) start = std::max(start, free_[r]);
     }
@@ -147,8 +147,8 @@ Ranking ranking_of(const TurnSequence& order, const std::vector<std::vector<std:
   for (const std::vector<std::size_t>& turns : orders_alone) ranking.emplace_back(turns.size());
   std::vector<std::size_t> next(ranking.size(), 0);
   for (std::size_t place = 0; place < order.models.size(); ++place) {
-    const auto m = static_cast<std::size_t>(order.models[place]);
-    ranking[m][orders_alone[m][next[m]++]] = place;
+    const std::int32_t m = order.models[place];
+    nth(ranking, m)[nth(orders_alone, m)[nth(next, m)++]] = place;
   }
   return ranking;
 }
@@ -178,8 +178,8 @@ std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
     for (const auto& [m, t] :
          ListScheduling(models, stage_sets).run(ranking_of(order, alone), fills_bubbles)) {
       for (std::size_t r = 0; r < stage_sets.size(); ++r) {
-        const auto stage = static_cast<std::size_t>(stage_sets[r].stages[m]);
-        const auto count = static_cast<std::size_t>(models[m].turns[t].stages[stage].turns);
+        const std::int32_t stage = stage_sets[r].stages[m];
+        const auto count = static_cast<std::size_t>(nth(models[m].turns[t].stages, stage).turns);
         schedule.models[r].insert(schedule.models[r].end(), count, static_cast<std::int32_t>(m));
       }
     }
