@@ -38,7 +38,7 @@ def models_of(report):
 
 
 def step_seconds(report, threads, cuda, ranks):
-    """As estimated_seconds() and nvme_seconds() in engine/plan/search/rates.h, at planning_rates(); cores also make updates."""
+    """As estimated_seconds() and nvme_seconds() in engine/plan/cost/rates.h, at planning_rates(); cores also make updates."""
     moved = {link: report["traffic"][link]["planned_bytes"] for link in LINKS}
     narrow = models_of(report)[0]["precision"] != "fp32"
     flops, copies = ((600e12 if narrow else 50e12), 50e9) if cuda else ((400e9 if narrow else 200e9) * threads, 8e9 * threads)

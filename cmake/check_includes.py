@@ -23,7 +23,11 @@ LAYERS = [
     {"engine/checkpoint", "engine/plan/program"},
     {"engine/plan/lower"},
     {"engine/plan/passes"},
-    {"engine/plan/search"},
+    {"engine/plan/cost"},
+    {"engine/plan/bound"},
+    {"engine/plan/place"},
+    {"engine/plan/merge"},
+    {"engine/plan/planner"},
     {"engine/tune"},
     {"engine/execute"},
     {"engine/profile", "engine/report", "engine/generate"},
@@ -242,7 +246,7 @@ class Check:
                                          "(docs/explanation/folders.md), so move what both need down")
                 if name.startswith("engine/plan/") and OF_RUN_FILE.match(header):
                     self.findings.append(f"{name}:{line} includes {header}: the planner is asked by a PlanRequest "
-                                         "(engine/plan/search/plan_request.h), so add what it needs there")
+                                         "(engine/plan/place/plan_request.h), so add what it needs there")
                 for pattern, folders in PACKAGES.values():
                     if folder and folders is not None and folder not in folders and re.match(pattern, header):
                         self.findings.append(f"{name}:{line} includes <{header}>, which only "

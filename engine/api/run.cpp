@@ -8,7 +8,7 @@
 #include "engine/api/strata/strata.h"
 #include "engine/config/run_models.h"
 #include "engine/execute/trainer.h"
-#include "engine/plan/search/planned_run.h"
+#include "engine/plan/planner/planned_run.h"
 #include "engine/run/default_folder.h"
 #include "engine/run/layout.h"
 #include "engine/run/precision.h"

@@ -15,7 +15,7 @@
 #include "engine/cli/planning.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
-#include "engine/plan/search/step_use.h"
+#include "engine/plan/planner/step_use.h"
 #include "engine/report/explain_report.h"
 #include "engine/report/status_line.h"
 #include "engine/report/wrapped.h"

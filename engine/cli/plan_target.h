@@ -7,7 +7,7 @@
 
 #include "engine/cli/commands.h"
 #include "engine/config/run_models.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
 
 namespace strata {
 

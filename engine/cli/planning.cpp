@@ -9,7 +9,7 @@
 #include "engine/cli/advised_run.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
-#include "engine/plan/search/step_use.h"
+#include "engine/plan/planner/step_use.h"
 #include "engine/report/search_report.h"
 #include "engine/report/simulate_report.h"
 #include "engine/report/status_line.h"

@@ -7,9 +7,10 @@
 
 #include "base/file.h"
 #include "engine/execute/recorded_step.h"
-#include "engine/plan/search/certificate.h"
-#include "engine/plan/search/needs.h"
-#include "engine/plan/search/planned_run.h"
+#include "engine/plan/bound/certificate.h"
+#include "engine/plan/planner/needs.h"
+#include "engine/plan/planner/planned_run.h"
+#include "engine/plan/planner/run_certificate.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/profile/trace.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/config/run_models.h"
-#include "engine/plan/search/planner.h"
-#include "engine/plan/search/rates.h"
-#include "engine/plan/search/step_times.h"
+#include "engine/plan/cost/rates.h"
+#include "engine/plan/cost/step_times.h"
+#include "engine/plan/planner/planner.h"
 #include "engine/profile/step_profile.h"
 
 namespace strata {

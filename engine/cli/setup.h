@@ -12,7 +12,7 @@
 #include "engine/cli/commands.h"
 #include "engine/config/run_config.h"
 #include "engine/data/document_form.h"
-#include "engine/plan/search/refusal.h"
+#include "engine/plan/place/refusal.h"
 
 namespace strata {
 

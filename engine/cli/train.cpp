@@ -18,7 +18,7 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/training_run.h"
 #include "engine/config/describe.h"
-#include "engine/plan/search/certificate.h"
+#include "engine/plan/planner/run_certificate.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/report/train_report.h"
 #include "engine/run/default_folder.h"

@@ -12,7 +12,7 @@
 #include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
-#include "engine/plan/search/reached_rates.h"
+#include "engine/plan/planner/reached_rates.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
 #include "engine/report/tensorboard.h"

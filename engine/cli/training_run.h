@@ -15,7 +15,7 @@
 #include "engine/config/run_models.h"
 #include "engine/execute/step_recorder.h"
 #include "engine/execute/trainer.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/planner/planner.h"
 #include "engine/report/progress.h"
 #include "engine/run/layout.h"
 #include "engine/run/precision.h"

@@ -3,7 +3,7 @@
 
 #include "engine/device/device.h"
 #include "engine/model/compute.h"
-#include "engine/plan/search/kernel_times.h"
+#include "engine/plan/cost/kernel_times.h"
 
 namespace strata {
 

@@ -1,5 +1,5 @@
 // What this machine can do, measured in a fraction of a second before training: the denominators of MFU and
-// of the bound. What a run then does faster raises them (engine/plan/search/reached_rates.h).
+// of the bound. What a run then does faster raises them (engine/plan/planner/reached_rates.h).
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
 #include "engine/execute/choose_products.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
 
 namespace strata {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/execute/operations.h"
-#include "engine/plan/search/timeline.h"
+#include "engine/plan/cost/timeline.h"
 
 namespace strata {
 

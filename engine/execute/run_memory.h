@@ -7,8 +7,8 @@
 #include "base/arena.h"
 #include "base/enum_array.h"
 #include "engine/device/device.h"
+#include "engine/plan/cost/rates.h"
 #include "engine/plan/program/memory.h"
-#include "engine/plan/search/rates.h"
 #include "offload/store.h"
 
 namespace strata {

@@ -13,7 +13,7 @@
 #include "engine/checkpoint/state_access.h"
 #include "engine/execute/device_copy.h"
 #include "engine/execute/run_memory.h"
-#include "engine/plan/search/plan.h"
+#include "engine/plan/place/plan.h"
 #include "optim/loss_scale.h"
 #include "optim/stored_values.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/execute/recorded_step.h"
+#include "engine/plan/cost/step_times.h"
 #include "engine/plan/program/rounds.h"
-#include "engine/plan/search/step_times.h"
 
 namespace strata {
 

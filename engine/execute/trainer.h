@@ -13,7 +13,7 @@
 
 #include "engine/execute/machine.h"
 #include "engine/execute/model_run.h"
-#include "engine/plan/search/plan.h"
+#include "engine/plan/place/plan.h"
 
 namespace strata {
 

@@ -10,10 +10,10 @@
 
 #include "base/enum_array.h"
 #include "base/nth.h"
-#include "engine/plan/search/certificate.h"
-#include "engine/plan/search/needs.h"
-#include "engine/plan/search/planner.h"
-#include "engine/plan/search/timeline.h"
+#include "engine/plan/bound/certificate.h"
+#include "engine/plan/cost/timeline.h"
+#include "engine/plan/planner/needs.h"
+#include "engine/plan/planner/planner.h"
 
 namespace strata {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "engine/plan/search/timeline.h"
+#include "engine/plan/cost/timeline.h"
 #include "engine/profile/trace_packets.h"
 
 namespace strata {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/plan/search/certificate.h"
+#include "engine/plan/bound/certificate.h"
 
 namespace strata {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/config/choices.h"
-#include "engine/plan/search/step_use.h"
+#include "engine/plan/planner/step_use.h"
 #include "engine/report/certificate_report.h"
 #include "engine/report/change_words.h"
 #include "engine/report/figures.h"

@@ -12,7 +12,7 @@
 
 #include "base/enum_array.h"
 #include "engine/execute/model_run.h"
-#include "engine/plan/search/plan.h"
+#include "engine/plan/place/plan.h"
 
 namespace strata {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/execute/executor.h"
-#include "engine/plan/search/plan.h"
+#include "engine/plan/place/plan.h"
 
 namespace strata {
 

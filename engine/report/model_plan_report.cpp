@@ -10,8 +10,8 @@
 
 #include "base/counts.h"
 #include "engine/config/choices.h"
-#include "engine/plan/search/needs.h"
-#include "engine/plan/search/timeline.h"
+#include "engine/plan/cost/timeline.h"
+#include "engine/plan/planner/needs.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
 

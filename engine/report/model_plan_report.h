@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/plan/search/plan.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
+#include "engine/plan/place/plan.h"
 
 namespace strata {
 

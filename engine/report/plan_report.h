@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/device/scratch.h"
-#include "engine/plan/search/model_to_plan.h"
-#include "engine/plan/search/needs.h"
+#include "engine/plan/merge/model_to_plan.h"
+#include "engine/plan/planner/needs.h"
 
 namespace strata {
 

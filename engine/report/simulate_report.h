@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/search/step_use.h"
+#include "engine/plan/planner/step_use.h"
 #include "engine/tune/sensitivity.h"
 
 namespace strata {

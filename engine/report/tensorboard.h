@@ -8,7 +8,7 @@
 
 #include "base/enum_array.h"
 #include "engine/execute/trainer.h"
-#include "engine/plan/search/plan.h"
+#include "engine/plan/place/plan.h"
 #include "engine/report/event_file.h"
 #include "engine/report/product_rate.h"
 #include "engine/report/step_time.h"

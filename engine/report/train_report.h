@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/execute/trainer.h"
-#include "engine/plan/search/certificate.h"
-#include "engine/plan/search/step_times.h"
+#include "engine/plan/bound/certificate.h"
+#include "engine/plan/cost/step_times.h"
 
 namespace strata {
 

@@ -8,7 +8,7 @@
 #include "engine/config/run_config.h"
 #include "engine/device/device.h"
 #include "engine/execute/ranks.h"
-#include "engine/plan/search/joint.h"
+#include "engine/plan/merge/joint.h"
 #include "engine/tune/host_budget.h"
 #include "engine/tune/request_of_run.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "engine/config/run_config.h"
-#include "engine/plan/search/machine_document.h"
+#include "engine/plan/cost/machine_document.h"
 #include "engine/tune/host_budget.h"
 
 namespace strata {

@@ -5,8 +5,8 @@
 
 #include "collectives/communicator.h"
 #include "engine/config/run_config.h"
-#include "engine/plan/search/plan.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
+#include "engine/plan/place/plan.h"
 #include "engine/run/prepared_model.h"
 
 namespace strata {

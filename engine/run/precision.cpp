@@ -12,7 +12,7 @@
 #include "collectives/launcher.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
-#include "engine/plan/search/refusal.h"
+#include "engine/plan/place/refusal.h"
 #include "engine/run/host.h"
 #include "engine/tune/precision.h"
 

@@ -7,7 +7,7 @@
 #include "collectives/communicator.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/planner/planner.h"
 
 namespace strata {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/device/device.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
 #include "engine/run/prepared_model.h"
 #include "engine/tune/host_budget.h"
 

@@ -7,7 +7,7 @@
 
 #include "engine/config/run_models.h"
 #include "engine/model/model.h"
-#include "engine/plan/search/planned_run.h"
+#include "engine/plan/planner/planned_run.h"
 #include "engine/run/device.h"
 #include "engine/run/precision.h"
 #include "engine/tune/request_of_run.h"

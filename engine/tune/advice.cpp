@@ -19,7 +19,8 @@
 #include "base/task_arena.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
-#include "engine/plan/search/refusal.h"
+#include "engine/plan/place/refusal.h"
+#include "engine/plan/planner/run_certificate.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/size_limit.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/enum_array.h"
-#include "engine/plan/search/certificate.h"
-#include "engine/plan/search/planned_run.h"
+#include "engine/plan/bound/certificate.h"
+#include "engine/plan/planner/planned_run.h"
 #include "engine/tune/changes.h"
 #include "engine/tune/request_of_run.h"
 

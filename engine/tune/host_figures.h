@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/config/run_config.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
 
 namespace strata {
 

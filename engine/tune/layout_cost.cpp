@@ -8,8 +8,8 @@
 #include "collectives/sent_bytes.h"
 #include "engine/model/compute.h"
 #include "engine/model/run_model.h"
-#include "engine/plan/search/step_facts.h"
-#include "engine/plan/search/timeline.h"
+#include "engine/plan/bound/step_facts.h"
+#include "engine/plan/cost/timeline.h"
 #include "engine/tune/request_of_run.h"
 #include "engine/tune/stages.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "engine/model/model.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
 #include "engine/tune/run_layout.h"
 
 namespace strata {

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "base/task_arena.h"
-#include "engine/plan/search/planner.h"
-#include "engine/plan/search/timeline.h"
+#include "engine/plan/cost/timeline.h"
+#include "engine/plan/place/stage_plans.h"
 #include "engine/tune/request_of_run.h"
 
 namespace strata {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/enum_array.h"
-#include "engine/plan/search/planned_run.h"
+#include "engine/plan/planner/planned_run.h"
 #include "engine/tune/layout_cost.h"
 #include "engine/tune/run_layout.h"
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/topology.h"
-#include "engine/plan/search/machine_document.h"
+#include "engine/plan/cost/machine_document.h"
 
 namespace strata {
 namespace {

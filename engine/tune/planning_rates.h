@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/config/run_config.h"
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
 
 namespace strata {
 

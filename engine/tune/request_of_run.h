@@ -6,7 +6,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
-#include "engine/plan/search/model_to_plan.h"
+#include "engine/plan/merge/model_to_plan.h"
 
 namespace strata {
 

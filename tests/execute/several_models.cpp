@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/planner/planner.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/request_of_run.h"
 #include "tests/support/queued_device.h"

@@ -16,7 +16,7 @@
 #include "engine/generate/prompts.h"
 #include "engine/model/run_model.h"
 #include "engine/plan/lower/lower.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/place/stage_plans.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/request_of_run.h"
 #include "tests/support/queued_device.h"

@@ -1,5 +1,5 @@
 // A machine's profile, whose rates plans divide by.
-#include "engine/plan/search/rates.h"
+#include "engine/plan/cost/rates.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

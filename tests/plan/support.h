@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/plan/lower/lower.h"
+#include "engine/plan/planner/planner.h"
 #include "engine/plan/program/dependencies.h"
-#include "engine/plan/search/planner.h"
 #include "tests/support/plans.h"
 
 namespace strata::test {

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/plan/search/needs.h"
+#include "engine/plan/planner/needs.h"
+#include "engine/plan/planner/planner.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/request_of_run.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/plan/search/planner.h"
-#include "engine/plan/search/search.h"
+#include "engine/plan/place/search.h"
+#include "engine/plan/place/stage_plans.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/request_of_run.h"
 

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/task_arena.h"
-#include "engine/plan/search/search.h"
-#include "engine/plan/search/step_cost.h"
-#include "engine/plan/search/timeline.h"
+#include "engine/plan/cost/timeline.h"
+#include "engine/plan/place/search.h"
+#include "engine/plan/place/step_cost.h"
 #include "tests/plan/support.h"
 
 namespace strata {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/plan/search/planner.h"
+#include "engine/plan/planner/planner.h"
 #include "tests/plan/support.h"
 
 namespace strata {

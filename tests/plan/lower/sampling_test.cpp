@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/model/sampling_model.h"
-#include "engine/plan/search/search.h"
+#include "engine/plan/place/search.h"
 #include "tests/plan/support.h"
 
 namespace strata {

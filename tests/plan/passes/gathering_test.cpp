@@ -3,9 +3,9 @@
 
 #include <limits>
 
+#include "engine/plan/cost/timeline.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
-#include "engine/plan/search/timeline.h"
 #include "tests/plan/support.h"
 
 namespace strata {

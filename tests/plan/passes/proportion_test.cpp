@@ -8,8 +8,8 @@
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
+#include "engine/plan/place/placement.h"
 #include "engine/plan/program/memory.h"
-#include "engine/plan/search/placement.h"
 #include "tests/plan/support.h"
 
 namespace strata {
