@@ -12,12 +12,13 @@
 
 namespace strata {
 
+template <typename E>
+concept Enum = std::is_enum_v<E>;
 template <typename N>
-concept ElementNumber = std::integral<N> || std::is_enum_v<N>;
+concept ElementNumber = std::integral<N> || Enum<N>;
 
 /// The number of an enumerator, counted from 0, of an enum that gives none a value.
-template <typename E>
-requires std::is_enum_v<E>
+template <Enum E>
 constexpr std::size_t ordinal(E value) {
   return static_cast<std::size_t>(value);
 }

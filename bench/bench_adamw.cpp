@@ -25,6 +25,7 @@
 
 #include "base/task_arena.h"
 #include "engine/execute/measure.h"
+#include "optim/optimizer_state.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/bench_adamw.cpp"

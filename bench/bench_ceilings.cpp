@@ -23,6 +23,8 @@
 #include "base/task_arena.h"
 #include "base/topology.h"
 #include "bench/device.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/device.h"
+#include "engine/device/kernel_calls.h"
 #include "optim/update.h"
 
 namespace strata {
@@ -429,7 +430,8 @@ void bench_adamw(benchmark::State& state, const StateFormat& format) {
   const Operand master = vector_of(format.split_master ? kBf16 : kFp32, count);  // of a remainder's size
   const Operand exp_avg = vector_of(format.moments, count), exp_avg_sq = vector_of(format.moments, count);
   const Operand gradient = vector_of(kBf16, count), parameter = vector_of(kBf16, count);
-  const UpdateCoefficients step = coefficients({.policy = {.weight_decay = 0.1F}, .learning_rate = 1e-4F, .step = 10});
+  const UpdateCoefficients step =
+      coefficients({.policy = {.weight_decay = 0.1F}, .learning_rate = 1e-4F, .step = 10});
   const DeviceArray<UpdateCoefficients> steps(device(), {step});
   const DeviceArray<std::uint32_t> skip(device(), {0});
   const std::unique_ptr<Stream> stream = device().make_stream();

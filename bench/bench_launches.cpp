@@ -20,7 +20,10 @@
 #include <vector>
 
 #include "engine/config/load.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/state_calls.h"
 #include "engine/execute/unit_share.h"
 #include "engine/model/compute.h"
 #include "engine/model/run_model.h"
@@ -74,12 +77,12 @@ class WithoutAttention final : public Kernels {
   explicit WithoutAttention(Kernels& kernels) : kernels_(kernels) {}
 
   void run(const KernelCall& call) override {
-    if (std::holds_alternative<AttentionForward>(call)) {
+    if (call.as<AttentionForward>() != nullptr) {
       ++forward;
-    } else if (std::holds_alternative<AttentionBackward>(call)) {
+    } else if (call.as<AttentionBackward>() != nullptr) {
       ++backward;
     } else {
-      if (const auto* zero = std::get_if<Zero>(&call)) cleared += zero->x.elements() * size_of(zero->x.dtype);
+      if (const auto* zero = call.as<Zero>()) cleared += zero->x.elements() * size_of(zero->x.dtype);
       kernels_.run(call);
     }
   }

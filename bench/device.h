@@ -15,6 +15,7 @@
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
 #endif
+#include "engine/device/elementwise_calls.h"
 #include "engine/execute/measure.h"
 
 namespace strata::bench {

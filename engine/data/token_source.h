@@ -33,7 +33,7 @@ constexpr std::int64_t size_of(TokenType type) {
   return 0;
 }
 
-/// What stands in place of a target that is not trained on: engine/device/kernel_call.h's kNoTarget.
+/// What stands in place of a target that is not trained on: kNoTarget of engine/device/loss_calls.h.
 constexpr std::int32_t kUntrained = -1;
 
 /// A run of token ids in one file, and possibly a 0 after them that the file does not hold.

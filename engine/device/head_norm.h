@@ -2,7 +2,8 @@
 // that has no kernel of its own for a call. Pure functions; any thread.
 #pragma once
 
-#include "engine/device/kernel_call.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
 
 namespace strata {
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/device/kernels.h"
+#include "engine/device/row_calls.h"
 
 namespace strata {
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/block_codes.h"
 #include "base/nth.h"
 #include "base/storage_type.h"
 #include "engine/model/packing.h"

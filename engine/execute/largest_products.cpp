@@ -5,6 +5,7 @@
 #include <set>
 #include <variant>
 
+#include "engine/device/product_calls.h"
 #include "engine/plan/lower/run_scratch.h"
 
 namespace strata {
@@ -14,7 +15,7 @@ namespace {
 class ShapeList final : public Kernels {
  public:
   void run(const KernelCall& call) override {
-    const auto* product = std::get_if<Product>(&call);
+    const auto* product = call.as<Product>();
     if (product == nullptr) return;
     shapes_.insert({.m = product->out.rows,
                     .n = product->out.columns,

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/precision.h"
 #include "engine/execute/choose_products.h"
 
 namespace strata {

@@ -11,6 +11,7 @@
 #include "base/host_memory.h"
 #include "base/nth.h"
 #include "base/task_arena.h"
+#include "engine/device/product_calls.h"
 #include "engine/execute/largest_products.h"
 #include "engine/execute/measure.h"
 

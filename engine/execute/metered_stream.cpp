@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/device/kernel_calls.h"
+
 namespace strata {
 namespace {
 
@@ -14,7 +16,7 @@ class MeteredKernels final : public Kernels {
 
   void run(const KernelCall& call) override {
     const auto touch = [this](const auto& operand) { meter_.touch(operand); };
-    std::visit([&](const auto& each) { each.operands(touch); }, call);
+    visit_call(call, [&](const auto& each) { each.operands(touch); });
     kernels_.run(call);
   }
 

@@ -11,6 +11,10 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "base/watchdog.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/loss_calls.h"
+#include "engine/device/row_calls.h"
+#include "engine/device/state_calls.h"
 #include "engine/plan/lower/regions.h"
 #include "optim/gradient_norm.h"
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/state_calls.h"
 #include "engine/execute/operations.h"
 #include "optim/gradient_norm.h"
 #include "optim/packing.h"

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/device/loss_calls.h"
 
 namespace strata {
 namespace {

@@ -13,6 +13,7 @@
 #include "base/finite.h"
 #include "base/nth.h"
 #include "base/storage_type.h"
+#include "engine/device/elementwise_calls.h"
 #include "engine/graph/logits_graph.h"
 
 namespace strata {

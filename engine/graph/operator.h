@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/nth.h"
+#include "base/precision.h"
 #include "engine/device/kernels.h"
 #include "engine/graph/operator_forms.h"
 #include "engine/graph/tensor.h"

@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "base/precision.h"
+#include "engine/device/activation.h"
 #include "engine/device/kernels.h"
 
 namespace strata {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/device/elementwise_calls.h"
 
 namespace strata {
 namespace {

@@ -7,6 +7,10 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/row_calls.h"
 #include "engine/graph/legality.h"
 #include "engine/graph/operators/activation.h"
 #include "engine/graph/operators/attention.h"

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
 #include "engine/graph/operators/balance.h"
 #include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/norm.h"

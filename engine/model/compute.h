@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/context_part.h"
 #include "engine/graph/unit_passes.h"
 #include "engine/model/model.h"
 

@@ -4,6 +4,10 @@
 
 #include <cmath>
 
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
+
 namespace strata {
 
 Axis hidden_axis(const Architecture& a) {

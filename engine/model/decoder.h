@@ -4,6 +4,8 @@
 #include <functional>
 #include <optional>
 
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
 #include "engine/model/architecture_rules.h"
 
 namespace strata {

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/nth.h"
+#include "engine/device/activation.h"
+#include "engine/device/norm_calls.h"
 
 namespace strata {
 

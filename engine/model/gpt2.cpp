@@ -2,6 +2,8 @@
 // columns of c_attn.
 #include <fmt/format.h>
 
+#include "engine/device/activation.h"
+#include "engine/device/norm_calls.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"

@@ -1,5 +1,6 @@
 // Granite (transformers: GraniteForCausalLM): Llama's layer with factors on embeddings, scores, residual
 // branches and logits.
+#include "engine/device/activation.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"

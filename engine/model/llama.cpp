@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/device/activation.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/precision.h"
 #include "engine/graph/adapters.h"
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"

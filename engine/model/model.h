@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/context_part.h"
+#include "base/precision.h"
 #include "base/sequence_form.h"
 #include "engine/config/run_config.h"
 #include "engine/graph/derive.h"

@@ -1,5 +1,6 @@
 // OLMo 2 (transformers: Olmo2ForCausalLM): norms behind attention and MLP instead of before them, and norms
 // of all queries and of all keys together.
+#include "engine/device/activation.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"

@@ -4,7 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/device/kernel_call.h"
+#include "base/precision.h"
+#include "engine/device/state_calls.h"
 
 namespace strata {
 namespace {

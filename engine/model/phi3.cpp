@@ -2,6 +2,7 @@
 // for gate and up.
 #include <utility>
 
+#include "engine/device/activation.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/nth.h"
+#include "engine/device/activation.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
 #include "engine/model/decoder.h"

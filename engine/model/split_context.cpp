@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/context_part.h"
 #include "engine/graph/share_sequences.h"
 
 namespace strata {

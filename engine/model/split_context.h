@@ -1,6 +1,7 @@
 // A model as one of the ranks has it that share sequences: context parallelism.
 #pragma once
 
+#include "base/context_part.h"
 #include "engine/model/model.h"
 
 namespace strata {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/precision.h"
 #include "base/vector_target.h"
 #include "collectives/agreement.h"
 #include "collectives/launcher.h"

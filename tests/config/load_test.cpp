@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/precision.h"
 #include "base/random.h"
 #include "engine/config/choices.h"
 #include "engine/config/describe.h"

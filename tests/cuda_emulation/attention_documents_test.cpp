@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/storage_type.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
 #include "tests/device/kernel_scenarios.h"
@@ -104,8 +105,8 @@ class OverSlots final : public Kernels {
  public:
   explicit OverSlots(const AttentionChunk& chunk) : chunk_(chunk) {}
   void run(const KernelCall& call) override {
-    if (const auto* forward = std::get_if<AttentionForward>(&call)) return run_attention(*forward);
-    if (const auto* backward = std::get_if<AttentionBackward>(&call)) return run_attention(*backward);
+    if (const auto* forward = call.as<AttentionForward>()) return run_attention(*forward);
+    if (const auto* backward = call.as<AttentionBackward>()) return run_attention(*backward);
     kernels_.run(call);
   }
   int calls() const { return calls_; }

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "engine/device/cuda/e4m3.h"
+#include "engine/device/kernel_calls.h"
 
 namespace strata {
 
@@ -36,12 +37,10 @@ void multiply(const CudaContext& context, const Product& product) {
 }  // namespace
 
 void EmulatedKernels::run(const KernelCall& call) {
-  if (std::holds_alternative<Product>(call)) return multiply(context_, std::get<Product>(call));
-  std::visit(
-      [this]<typename Call>(const Call& each) {
-        if constexpr (!std::is_same_v<Call, Product>) run_on_cuda(context_, each);
-      },
-      call);
+  if (call.as<Product>() != nullptr) return multiply(context_, *call.as<Product>());
+  visit_call(call, [this]<typename Call>(const Call& each) {
+    if constexpr (!std::is_same_v<Call, Product>) run_on_cuda(context_, each);
+  });
 }
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 // The launchers ask for no more working memory than the rules of the CUDA device say.
 #include "engine/device/cuda/scratch_rules.h"
+#include "engine/device/state_calls.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
 #include "tests/device/scratch_scenarios.h"
 

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_chunk.h"
 #include "engine/device/cuda/attention_cudnn.h"
 #include "engine/device/cuda/document_classes.h"

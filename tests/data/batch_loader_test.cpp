@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/context_part.h"
 #include "tests/data/corpus.h"
 
 namespace strata {

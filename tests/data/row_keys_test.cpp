@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/context_part.h"
 #include "base/dropout.h"
 #include "engine/data/training_data.h"
 #include "tests/data/corpus.h"

@@ -2,6 +2,12 @@
 // the vectors', panels', warps' and blocks' edges.
 #include <array>
 
+#include "base/block_codes.h"
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/loss_calls.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/row_calls.h"
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/head_norm_scenarios.h"
 #include "tests/device/implementations.h"

@@ -2,7 +2,11 @@
 // with the problem.
 #include <gtest/gtest.h>
 
+#include "base/precision.h"
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/device/norm_calls.h"
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 #include "tests/support/allocations.h"

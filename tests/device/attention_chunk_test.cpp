@@ -1,4 +1,5 @@
 #include "engine/device/cuda/attention_chunk.h"
+#include "engine/device/attention_calls.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dirty_memory.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

@@ -14,7 +14,9 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/numa.h"
+#include "engine/device/product_calls.h"
 #include "tests/base/temporary_folder.h"
 
 namespace strata {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_chunk.h"
 #include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"

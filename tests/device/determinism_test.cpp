@@ -1,5 +1,10 @@
 // Placement changes nothing: every kernel gives the same bits for 1, 2 and 3 threads, at sizes that are split
 // among them.
+#include "base/block_codes.h"
+#include "base/precision.h"
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/head_norm_scenarios.h"
 #include "tests/device/kernel_scenarios.h"

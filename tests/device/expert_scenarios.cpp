@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "engine/device/expert_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 
 namespace strata {

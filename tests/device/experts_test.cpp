@@ -3,9 +3,13 @@
 #include <cmath>
 #include <random>
 
+#include "engine/device/activation_calls.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/device/expert_calls.h"
 #include "engine/device/expert_rank.h"
+#include "engine/device/product_calls.h"
 #include "engine/device/reference/reference_kernels.h"
+#include "engine/device/row_calls.h"
 #include "tests/device/implementations.h"
 
 namespace strata {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/float8.h"
+#include "engine/device/state_calls.h"
 #include "tests/device/implementations.h"
 
 namespace strata {

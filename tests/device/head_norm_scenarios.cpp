@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "engine/device/norm_calls.h"
+
 namespace strata {
 
 Scenario head_norm_scenario(DType dtype, const HeadNormCase& c) {

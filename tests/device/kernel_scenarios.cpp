@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/dropout.h"
+#include "engine/device/kernel_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 
 namespace strata {

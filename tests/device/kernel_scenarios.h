@@ -5,6 +5,12 @@
 
 #include <optional>
 
+#include "base/block_codes.h"
+#include "base/precision.h"
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/row_calls.h"
 #include "tests/device/scenario.h"
 
 namespace strata {

@@ -2,6 +2,8 @@
 // edges.
 #include <array>
 
+#include "base/precision.h"
+#include "engine/device/activation.h"
 #include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"
 

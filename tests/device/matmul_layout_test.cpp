@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "engine/device/product_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "tests/device/kernel_scenarios.h"
 
@@ -32,7 +33,7 @@ void multiply_column_major(const ColumnMajorProduct& problem, const float* left,
 class ColumnMajorKernels final : public Kernels {
  public:
   void run(const KernelCall& call) override {
-    const auto& product = std::get<Product>(call);
+    const auto& product = *call.as<Product>();
     const ColumnMajorProduct problem = column_major(product);
     EXPECT_EQ(problem.bias_alignment > 0, static_cast<bool>(product.bias));
     multiply_column_major(problem, product.b.row<float>(0), product.a.row<float>(0),

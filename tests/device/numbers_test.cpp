@@ -6,7 +6,10 @@
 #include <limits>
 #include <vector>
 
+#include "engine/device/activation_calls.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/loss_calls.h"
 #include "tests/device/kernel_scenarios.h"
 #include "tests/support/highway_target.h"
 

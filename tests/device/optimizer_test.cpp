@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/device/state_calls.h"
 #include "optim/gradient_norm.h"
 #include "optim/update.h"
 #include "tests/device/implementations.h"

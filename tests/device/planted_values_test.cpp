@@ -7,6 +7,9 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/device/activation_calls.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/head_norm_scenarios.h"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/float8.h"
+#include "engine/device/product_calls.h"
 #include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"
 

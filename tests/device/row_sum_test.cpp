@@ -1,6 +1,7 @@
 // Rows that ranks send in place of whole tables add up to the same bits.
 #include <cmath>
 
+#include "engine/device/row_calls.h"
 #include "tests/device/implementations.h"
 
 namespace strata {

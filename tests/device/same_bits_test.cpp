@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "engine/device/norm_calls.h"
+#include "engine/device/product_calls.h"
 #include "tests/device/implementations.h"
 #include "tests/device/scenario.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/storage_type.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/device/loss_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 
 namespace strata {

@@ -1,6 +1,10 @@
 // A call of every kernel that any device has scratch for, in several dtypes.
 #pragma once
 
+#include "base/precision.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/row_calls.h"
 #include "engine/device/scratch_rules.h"
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/head_norm_scenarios.h"

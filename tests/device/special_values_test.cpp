@@ -3,6 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/device/activation_calls.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/norm_calls.h"
 #include "tests/device/implementations.h"
 
 namespace strata {

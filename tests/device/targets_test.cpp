@@ -1,5 +1,8 @@
 // Which bits do not depend on the processor's instruction set, as docs/explanation/numbers.md promises.
 // AdamW, the gradient's norm and sums over ranks have such tests of their own.
+#include "base/block_codes.h"
+#include "engine/device/activation.h"
+#include "engine/device/row_calls.h"
 #include "tests/device/expert_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 #include "tests/support/highway_target.h"

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "engine/device/activation.h"
 #include "engine/device/scratch_rules.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/unit_builder.h"

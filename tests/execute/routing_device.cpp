@@ -1,5 +1,7 @@
 #include "tests/execute/routing_device.h"
 
+#include "engine/device/expert_calls.h"
+
 namespace strata::test {
 namespace {
 
@@ -11,7 +13,7 @@ class RoutingKernels final : public Kernels {
   Bytes scratch_bytes() const override { return kernels_.scratch_bytes(); }
   void run(const KernelCall& call) override {
     kernels_.run(call);
-    const auto* route = std::get_if<RouteForward>(&call);
+    const auto* route = call.as<RouteForward>();
     if (route == nullptr) return;
     const auto tokens = static_cast<std::size_t>(route->logits.rows);
     const std::size_t top_k = route->experts.size() / tokens;

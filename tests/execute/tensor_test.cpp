@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/device/kernel_call.h"
+#include "engine/device/loss_calls.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

@@ -1,6 +1,7 @@
 // Attention's backward pass in parts, with our own kernels in cuDNN's place, against the reference.
 #include <gtest/gtest.h>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_parts.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
@@ -14,7 +15,7 @@ class InParts final : public Kernels {
  public:
   explicit InParts(const AttentionChunk& chunk) : chunk_(chunk) {}
   void run(const KernelCall& call) override {
-    const auto* backward = std::get_if<AttentionBackward>(&call);
+    const auto* backward = call.as<AttentionBackward>();
     if (backward == nullptr) return kernels_.run(call);
     std::vector<std::byte> memory(static_cast<std::size_t>(head_gradient_bytes(backward->shape, chunk_)),
                                   std::byte{0xFF});

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "engine/device/activation.h"
 #include "engine/graph/derive.h"
 #include "engine/graph/freeze.h"
 #include "engine/graph/operators/dropout.h"

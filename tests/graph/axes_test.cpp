@@ -8,6 +8,9 @@
 #include <functional>
 #include <optional>
 
+#include "engine/device/activation.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
 #include "engine/graph/adapters.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"

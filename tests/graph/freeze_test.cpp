@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/device/attention_calls.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/unit_passes.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/device/activation.h"
 #include "engine/graph/operators/activation.h"
 #include "engine/graph/operators/exchange.h"
 #include "engine/graph/operators/linear.h"

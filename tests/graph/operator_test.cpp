@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/precision.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/logits_graph.h"
 #include "engine/graph/low_rank_update.h"

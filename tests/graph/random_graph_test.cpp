@@ -6,6 +6,9 @@
 #include <cmath>
 #include <span>
 
+#include "engine/device/attention_calls.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/graph/unit_builder.h"
 #include "engine/graph/unit_passes.h"
@@ -106,7 +109,7 @@ class KernelsThatRoundLater final : public Kernels {
  public:
   void run(const KernelCall& call) override {
     kernels_.run(call);
-    const auto* product = std::get_if<Product>(&call);
+    const auto* product = call.as<Product>();
     if (product == nullptr || !product->activated) return;
     ASSERT_TRUE(product->activated.contiguous());
     const std::span values(product->activated.row<float>(0),

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/graph/unit_builder.h"
 #include "engine/graph/unit_passes.h"
@@ -21,9 +24,9 @@ constexpr std::int64_t kWidth = 5, kOddVocabulary = 67;
 class GradientProducts final : public Kernels {
  public:
   void run(const KernelCall& call) override {
-    if (const auto* product = std::get_if<Product>(&call); product != nullptr && product->transpose_a)
+    if (const auto* product = call.as<Product>(); product != nullptr && product->transpose_a)
       ++(product->accumulate ? added : overwritten);
-    if (const auto* zero = std::get_if<Zero>(&call)) cleared += zero->x.elements();
+    if (const auto* zero = call.as<Zero>()) cleared += zero->x.elements();
     reference_.run(call);
   }
   std::int64_t added = 0, overwritten = 0, cleared = 0;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/device/activation.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/graph/operators/exchange.h"
 #include "engine/graph/unit_builder.h"

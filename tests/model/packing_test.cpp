@@ -10,7 +10,8 @@
 #include <utility>
 
 #include "base/float8.h"
-#include "engine/device/kernel_call.h"
+#include "base/precision.h"
+#include "engine/device/state_calls.h"
 #include "engine/model/flat_range.h"
 #include "engine/model/split_model.h"
 #include "tests/model/tiny_model.h"

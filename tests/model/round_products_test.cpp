@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/precision.h"
 #include "engine/model/split_model.h"
 #include "tests/model/tiny_model.h"
 

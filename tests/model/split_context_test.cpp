@@ -8,6 +8,7 @@
 #include <bit>
 #include <memory>
 
+#include "base/context_part.h"
 #include "engine/graph/within_documents.h"
 #include "tests/model/tiny_model.h"
 

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/block_codes.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
 #include "tests/support/source_folder.h"

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/precision.h"
 #include "engine/plan/passes/tier_pair.h"
 #include "engine/plan/program/rounds.h"
 

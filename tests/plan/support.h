@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/precision.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/planner/planner.h"
 #include "engine/plan/program/dependencies.h"

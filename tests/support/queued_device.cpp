@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "engine/device/kernel_calls.h"
 
 namespace strata::test {
 namespace {
@@ -110,8 +111,10 @@ class QueuedKernels final : public Kernels {
   void reserve_scratch(const ScratchBytes& largest) override { kernels_.reserve_scratch(largest); }
   Bytes scratch_bytes() const override { return kernels_.scratch_bytes(); }
   void run(const KernelCall& call) override {
-    queue_.add([this, call] {
-      if (!hanging_) kernels_.run(call);
+    visit_call(call, [this](const auto& own) {
+      queue_.add([this, own] {
+        if (!hanging_) kernels_.run(own);
+      });
     });
   }
 

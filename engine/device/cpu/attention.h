@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/nth.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cpu/block_product.h"
 #include "engine/device/cpu/packing.h"
 #include "engine/device/kernels.h"

@@ -17,6 +17,7 @@
 #define HWY_TARGET_INCLUDE "engine/device/cpu/attention_backward.cpp"
 #include "hwy/foreach_target.h"
 //
+#include "engine/device/attention_calls.h"
 #include "engine/device/cpu/vector-inl.h"
 
 #ifndef STRATA_DEVICE_CPU_SCORE_ROWS

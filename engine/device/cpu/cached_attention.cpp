@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "engine/device/cpu/cached_attention.cpp"
 #include "hwy/foreach_target.h"
 //
+#include "engine/device/attention_calls.h"
 #include "engine/device/cpu/softmax-inl.h"
 
 #ifndef STRATA_DEVICE_CPU_CACHED_HEAD

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "base/task_arena.h"
+#include "engine/device/activation.h"
+#include "engine/device/call_kinds.h"
 #include "engine/device/cpu/scratch.h"
 #include "engine/device/kernels.h"
 

@@ -1,6 +1,7 @@
 #include "engine/device/cpu/cpu_kernels.h"
 
 #include "engine/device/cpu/context.h"
+#include "engine/device/kernel_calls.h"
 #include "optim/gradient_norm.h"
 #include "optim/update.h"
 
@@ -19,7 +20,7 @@ Bytes CpuKernels::scratch_bytes() const {
 }
 
 void CpuKernels::run(const KernelCall& call) {
-  std::visit([this](const auto& each) { run_on_cpu(*context_, each); }, call);
+  visit_call(call, [this](const auto& each) { run_on_cpu(*context_, each); });
 }
 
 void run_on_cpu(CpuContext& context, const ParameterUpdate& call) {

@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "engine/device/cpu/softmax-inl.h"
+#include "engine/device/loss_calls.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {

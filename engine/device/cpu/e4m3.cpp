@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "engine/device/cpu/vector-inl.h"
+#include "engine/device/state_calls.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {

@@ -11,7 +11,9 @@
 #define HWY_TARGET_INCLUDE "engine/device/cpu/elementwise.cpp"
 #include "hwy/foreach_target.h"
 //
+#include "engine/device/activation_calls.h"
 #include "engine/device/cpu/vector-inl.h"
+#include "engine/device/elementwise_calls.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {

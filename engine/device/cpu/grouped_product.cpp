@@ -7,6 +7,7 @@
 
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/tile_product.h"
+#include "engine/device/expert_calls.h"
 
 namespace strata {
 namespace {

@@ -2,6 +2,7 @@
 #include "engine/device/head_norm.h"
 
 #include "engine/device/cpu/context.h"
+#include "engine/device/norm_calls.h"
 
 namespace strata {
 namespace {

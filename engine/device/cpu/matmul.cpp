@@ -7,6 +7,7 @@
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/e4m3.h"
 #include "engine/device/cpu/tile_product.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

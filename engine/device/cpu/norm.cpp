@@ -13,6 +13,8 @@
 #include "hwy/foreach_target.h"
 //
 #include "engine/device/cpu/vector-inl.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/product_calls.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {

@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "engine/device/cpu/rope.cpp"
 #include "hwy/foreach_target.h"
 //
+#include "engine/device/attention_calls.h"
 #include "engine/device/cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include "engine/device/cpu/context.h"
+#include "engine/device/kernel_calls.h"
 
 namespace strata {
 
 ScratchBytes CpuScratchRules::of(const KernelCall& call) const {
-  return std::visit([this](const auto& each) { return scratch_on_cpu(each, threads_); }, call);
+  return visit_call(call, [this](const auto& each) { return scratch_on_cpu(each, threads_); });
 }
 
 std::vector<ScratchPart> CpuScratchRules::parts(const ScratchBytes& largest) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/device/kernels.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/storage_type.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_tile.cuh"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/kernels.h"
 
 namespace strata {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_documents.h"
 #include "engine/device/cuda/attention_parts.h"
 #include "engine/device/cuda/cuda_error.h"

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/slow_paths.h"
 

@@ -1,6 +1,7 @@
 // Takes the place of attention_cudnn.cpp in builds without cuDNN.
 #include <fmt/format.h>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_cudnn.h"
 
 namespace strata {

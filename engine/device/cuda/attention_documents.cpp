@@ -4,8 +4,10 @@
 #include <array>
 #include <cassert>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_parts.h"
 #include "engine/device/cuda/document_slots.h"
+#include "engine/device/elementwise_calls.h"
 
 namespace strata {
 namespace {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/document_classes.h"
 

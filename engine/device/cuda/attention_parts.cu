@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/storage_type.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
 

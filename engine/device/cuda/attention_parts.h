@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/nth.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_chunk.h"
 #include "engine/device/cuda/context.h"
 

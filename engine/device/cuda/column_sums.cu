@@ -8,6 +8,7 @@
 #include "base/storage_type.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

@@ -7,6 +7,8 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

@@ -10,6 +10,7 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/loss_calls.h"
 
 namespace strata {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/scratch_rules.h"
+#include "engine/device/kernel_calls.h"
 
 namespace strata {
 
@@ -38,7 +39,7 @@ Bytes CudaKernels::scratch_bytes() const {
 
 void CudaKernels::run(const KernelCall& call) {
   use_device(device_);
-  std::visit([this](const auto& each) { issue(each); }, call);
+  visit_call(call, [this](const auto& each) { issue(each); });
 }
 
 }  // namespace strata

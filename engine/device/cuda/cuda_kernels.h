@@ -5,11 +5,13 @@
 
 #include <memory>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_cudnn.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/cuda_memory.h"
 #include "engine/device/cuda/float8_product.h"
 #include "engine/device/cuda/matmul.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/attention_chunk.h"
 
 namespace strata {

@@ -5,6 +5,7 @@
 
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/places.h"
 
 namespace strata {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/document_classes.h"
+#include "engine/device/places.h"
 
 namespace strata {
 

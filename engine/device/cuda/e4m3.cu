@@ -8,6 +8,8 @@
 #include "engine/device/cuda/addend_copy.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/product_calls.h"
+#include "engine/device/state_calls.h"
 
 namespace strata {
 namespace {

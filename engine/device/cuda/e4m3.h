@@ -5,8 +5,10 @@
 
 #include <cstdint>
 
+#include "base/float8.h"
 #include "engine/device/cuda/code_scales.h"
 #include "engine/device/cuda/context.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 

@@ -6,9 +6,11 @@
 #include <cstdint>
 
 #include "base/storage_type.h"
+#include "engine/device/activation_calls.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/elementwise_calls.h"
 
 namespace strata {
 namespace {

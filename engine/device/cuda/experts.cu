@@ -8,6 +8,7 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/expert_calls.h"
 #include "engine/device/expert_rank.h"
 
 namespace strata {

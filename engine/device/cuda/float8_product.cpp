@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "engine/device/activation_calls.h"
 #include "engine/device/cuda/addend_copy.h"
 #include "engine/device/cuda/bias.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/e4m3.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/device/cuda/matmul.h"
+#include "engine/device/product_calls.h"
 #include "engine/device/slow_paths.h"
 
 namespace strata {

@@ -7,6 +7,7 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/expert_calls.h"
 
 namespace strata {
 namespace {

@@ -12,6 +12,7 @@
 #include "engine/device/cuda/launch.cuh"
 #include "engine/device/cuda/rotation.cuh"
 #include "engine/device/head_norm.h"
+#include "engine/device/norm_calls.h"
 
 namespace strata {
 namespace {

@@ -8,11 +8,14 @@
 
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/device/activation_calls.h"
 #include "engine/device/cuda/addend_copy.h"
 #include "engine/device/cuda/bias.h"
 #include "engine/device/cuda/cublas_lt_problem.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/scratch_rules.h"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

@@ -13,6 +13,7 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/cuda_memory.h"
 #include "engine/device/cuda/matmul_layout.h"
+#include "engine/device/product_calls.h"
 
 struct cublasLtContext;  // what cublasLtHandle_t points to
 

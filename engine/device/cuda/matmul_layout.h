@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/device/kernels.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 

@@ -8,6 +8,8 @@
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
 #include "engine/device/cuda/norm_row.cuh"
+#include "engine/device/norm_calls.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {

@@ -11,6 +11,7 @@
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
 #include "engine/device/cuda/norm_row.cuh"
+#include "engine/device/norm_calls.h"
 
 namespace strata {
 namespace {

@@ -11,6 +11,7 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/state_calls.h"
 #include "optim/stochastic_rounding.h"
 
 namespace strata {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "engine/device/cuda/cuda_error.h"
+#include "engine/device/product_calls.h"
 
 namespace strata {
 namespace {
@@ -29,7 +30,7 @@ class CollectedProducts final : public Kernels {
   std::vector<Product> take() { return std::move(products_); }
 
   void run(const KernelCall& call) override {
-    const auto* product = std::get_if<Product>(&call);
+    const auto* product = call.as<Product>();
     if (product == nullptr) return;
     const bool rounds = product->rounding == Rounding::e4m3;
     const std::optional<Product> part = rounds ? float8_.in_library(*product) : matmul_.in_library(*product);

@@ -8,6 +8,7 @@
 
 #include "engine/device/cuda/cuda_stream.h"
 #include "engine/device/cuda/float8_product.h"
+#include "engine/device/product_calls.h"
 #include "engine/device/product_chooser.h"
 
 namespace strata {

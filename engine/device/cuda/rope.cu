@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/storage_type.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"

@@ -8,6 +8,8 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/row_calls.h"
 #include "engine/device/row_lists.h"
 
 namespace strata {

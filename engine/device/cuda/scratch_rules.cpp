@@ -5,6 +5,7 @@
 #include "engine/device/cuda/attention_chunk.h"
 #include "engine/device/cuda/attention_documents.h"
 #include "engine/device/cuda/context.h"
+#include "engine/device/kernel_calls.h"
 
 namespace strata {
 namespace {
@@ -25,7 +26,7 @@ Bytes bytes_of(const AttentionBackward& call) {
 }  // namespace
 
 ScratchBytes CudaScratchRules::of(const KernelCall& call) const {
-  return {.shared = std::visit([](const auto& each) { return bytes_of(each); }, call)};
+  return {.shared = visit_call(call, [](const auto& each) { return bytes_of(each); })};
 }
 
 std::vector<ScratchPart> CudaScratchRules::parts(const ScratchBytes& largest) const {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/nth.h"
+#include "engine/device/attention_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 

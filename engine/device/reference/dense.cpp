@@ -9,6 +9,7 @@
 #include "base/dropout.h"
 #include "base/float8.h"
 #include "base/nth.h"
+#include "engine/device/kernel_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/nth.h"
+#include "engine/device/expert_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 

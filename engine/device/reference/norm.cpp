@@ -1,6 +1,8 @@
 #include <cmath>
 
 #include "engine/device/head_norm.h"
+#include "engine/device/norm_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 

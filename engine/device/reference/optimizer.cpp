@@ -1,5 +1,6 @@
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
+#include "engine/device/state_calls.h"
 #include "optim/update.h"
 
 namespace strata {

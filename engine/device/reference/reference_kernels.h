@@ -4,6 +4,7 @@
 // Stateless: usable from any thread.
 #pragma once
 
+#include "engine/device/call_kinds.h"
 #include "engine/device/kernels.h"
 
 namespace strata {
@@ -58,7 +59,7 @@ void run_on_reference(const DecodeBlocks& call);
 class ReferenceKernels : public Kernels {
  public:
   void run(const KernelCall& call) override {
-    std::visit([](const auto& each) { run_on_reference(each); }, call);
+    visit_call(call, [](const auto& each) { run_on_reference(each); });
   }
 };
 

@@ -3,6 +3,7 @@
 #include "base/nth.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
+#include "engine/device/row_calls.h"
 
 namespace strata {
 

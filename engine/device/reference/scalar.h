@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/storage_type.h"
-#include "engine/device/kernel_call.h"
+#include "engine/device/places.h"
 
 namespace strata::reference {
 

@@ -1,5 +1,7 @@
 #include "engine/graph/operators/activation.h"
 
+#include "engine/device/activation_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

@@ -1,6 +1,8 @@
 // Activations between the matrices of an MLP.
 #pragma once
 
+#include "base/precision.h"
+#include "engine/device/activation.h"
 #include "engine/graph/operators/linear.h"
 
 namespace strata {

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/nth.h"
+#include "engine/device/attention_calls.h"
+#include "engine/device/elementwise_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

@@ -1,6 +1,7 @@
 // Causal self-attention, and the rotation of queries and keys to their positions.
 #pragma once
 
+#include "engine/device/attention_calls.h"
 #include "engine/graph/operator.h"
 
 namespace strata {

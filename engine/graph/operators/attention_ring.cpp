@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/device/attention_calls.h"
 #include "engine/graph/operators/attention.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/exchange.h"

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/device/expert_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/exchange.h"

@@ -1,4 +1,4 @@
-// The auxiliary loss that keeps experts evenly busy (LoadBalance in kernel_call.h). It is one number of all
+// The auxiliary loss that keeps experts evenly busy (LoadBalance in expert_calls.h). It is one number of all
 // layers of a microbatch. Each layer's forward pass adds to the microbatch's tally, fp32 [2, experts]. The
 // head's passes make the loss from the tally, and each layer's backward pass makes its gradient.
 #pragma once

@@ -1,5 +1,6 @@
 #include "engine/graph/operators/cross_entropy.h"
 
+#include "engine/device/loss_calls.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/operators/softmax_parts.h"
 #include "engine/graph/share_columns.h"

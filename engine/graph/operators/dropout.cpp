@@ -2,6 +2,7 @@
 
 #include <cassert>
 
+#include "engine/device/elementwise_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

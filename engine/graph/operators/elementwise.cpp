@@ -1,5 +1,6 @@
 #include "engine/graph/operators/elementwise.h"
 
+#include "engine/device/elementwise_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/nth.h"
+#include "engine/device/row_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

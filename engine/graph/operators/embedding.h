@@ -1,6 +1,7 @@
 // Tokens, and the positions that are learned, to vectors.
 #pragma once
 
+#include "engine/device/row_calls.h"
 #include "engine/graph/operator.h"
 
 namespace strata {

@@ -1,5 +1,7 @@
 #include "engine/graph/operators/experts.h"
 
+#include "engine/device/expert_calls.h"
+#include "engine/device/row_calls.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/operators/elementwise.h"
 

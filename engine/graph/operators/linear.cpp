@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/operators/activation.h"
 

@@ -1,6 +1,7 @@
 // Products with weights.
 #pragma once
 
+#include "base/precision.h"
 #include "engine/graph/operator.h"
 
 namespace strata {

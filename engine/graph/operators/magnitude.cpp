@@ -1,5 +1,7 @@
 #include "engine/graph/operators/magnitude.h"
 
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/device/norm_calls.h"
+#include "engine/device/product_calls.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/legality.h"
 #include "engine/graph/share_columns.h"

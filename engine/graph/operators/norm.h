@@ -1,6 +1,7 @@
 // Norms over rows, and over the heads of queries and keys.
 #pragma once
 
+#include "engine/device/norm_calls.h"
 #include "engine/graph/operator.h"
 
 namespace strata {

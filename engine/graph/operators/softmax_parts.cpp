@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/loss_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "engine/device/row_calls.h"
 #include "engine/graph/derivation.h"
 
 namespace strata {

@@ -1,5 +1,6 @@
 #include "engine/plan/lower/run_scratch.h"
 
+#include "engine/device/state_calls.h"
 #include "engine/plan/lower/lower.h"
 
 namespace strata {

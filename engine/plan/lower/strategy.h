@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nth.h"
+#include "base/precision.h"
 #include "engine/config/choices.h"
 #include "engine/model/compute.h"
 #include "engine/model/flat_range.h"

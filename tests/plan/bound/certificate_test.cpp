@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "base/precision.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/tier_pair.h"

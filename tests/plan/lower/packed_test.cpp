@@ -2,6 +2,7 @@
 // keep their meaning, and what travels is what is kept.
 #include <gtest/gtest.h>
 
+#include "base/precision.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/program/memory.h"
