@@ -27,8 +27,8 @@ set(STRATA_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
 
 # What many sources include and no edit changes is compiled once and reused by all targets of the same options: strata_precompiled
 # optimised as ever, strata_precompiled_quickly for STRATA_QUICKLY_COMPILED, strata_precompiled_tests for tests. A target with options
-# of its own precompiles for itself. The presets debug and asan compile without it, and so does cmake/check_form.sh, so that it hides
-# no missing include.
+# of its own precompiles for itself. The preset debug compiles without it, and so does cmake/check_form.sh, so that it hides no
+# missing include.
 set(STRATA_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional> <map>
                        <memory> <mutex> <optional> <span> <string> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 function(strata_precompile target)
