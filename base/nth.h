@@ -17,7 +17,7 @@ concept Enum = std::is_enum_v<E>;
 template <typename N>
 concept ElementNumber = std::integral<N> || Enum<N>;
 
-/// The number of an enumerator, counted from 0, of an enum that gives none a value.
+/// An enumerator's value as an index.
 template <Enum E>
 constexpr std::size_t ordinal(E value) {
   return static_cast<std::size_t>(value);

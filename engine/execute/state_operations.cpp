@@ -58,10 +58,11 @@ void Operations::write_scalars(const Operand& scalars, double norm, double scale
   const OptimizerSettings& optimizer = setup_.optimizer;
   const bool skip = !std::isfinite(norm);
   *to.skip() = skip ? 1U : 0U;
+  const double rate = learning_rate(optimizer.schedule, step);
   for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
     *to.of_policy(p) = coefficients(
         {.policy = optimizer.policies[p],
-         .learning_rate = learning_rate(optimizer.schedule, step),
+         .learning_rate = rate,
          .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, optimizer.clip_norm) / scale),
          .step = (counters_.updates + step - counters_.step) * setup_.program->updates + update + 1,
          .seed = optimizer.seed});
