@@ -3,7 +3,6 @@
 
 #include "engine/device/activation_calls.h"
 #include "engine/device/attention_calls.h"
-#include "engine/device/call_kinds.h"
 #include "engine/device/elementwise_calls.h"
 #include "engine/device/expert_calls.h"
 #include "engine/device/loss_calls.h"

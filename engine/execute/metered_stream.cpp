@@ -16,7 +16,7 @@ class MeteredKernels final : public Kernels {
 
   void run(const KernelCall& call) override {
     const auto touch = [this](const auto& operand) { meter_.touch(operand); };
-    visit_call(call, [&](const auto& each) { each.operands(touch); });
+    call.visit([&](const auto& each) { each.operands(touch); });
     kernels_.run(call);
   }
 

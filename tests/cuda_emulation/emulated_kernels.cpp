@@ -38,7 +38,7 @@ void multiply(const CudaContext& context, const Product& product) {
 
 void EmulatedKernels::run(const KernelCall& call) {
   if (call.as<Product>() != nullptr) return multiply(context_, *call.as<Product>());
-  visit_call(call, [this]<typename Call>(const Call& each) {
+  call.visit([this]<typename Call>(const Call& each) {
     if constexpr (!std::is_same_v<Call, Product>) run_on_cuda(context_, each);
   });
 }

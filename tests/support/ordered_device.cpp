@@ -29,7 +29,7 @@ class Operands {
  public:
   explicit Operands(const KernelCall& call) {
     const auto add_operand = [this](const auto& operand) { add(operand); };
-    visit_call(call, [&](const auto& each) { each.operands(add_operand); });
+    call.visit([&](const auto& each) { each.operands(add_operand); });
   }
   const std::vector<Memory>& all() const { return all_; }
 
@@ -186,7 +186,7 @@ class OrderedKernels final : public Kernels {
   void reserve_scratch(const ScratchBytes& largest) override { cpu_.reserve_scratch(largest); }
   Bytes scratch_bytes() const override { return cpu_.scratch_bytes(); }
   void run(const KernelCall& call) override {
-    const OrderOfWork::Work work = order_.begin(stream_, fmt::format("kernel {}", AllCalls::number_of(call)));
+    const OrderOfWork::Work work = order_.begin(stream_, fmt::format("kernel {}", call.kind()));
     const Operands operands(call);
     std::vector<std::vector<std::byte>> before;
     before.reserve(operands.all().size());

@@ -111,7 +111,7 @@ class QueuedKernels final : public Kernels {
   void reserve_scratch(const ScratchBytes& largest) override { kernels_.reserve_scratch(largest); }
   Bytes scratch_bytes() const override { return kernels_.scratch_bytes(); }
   void run(const KernelCall& call) override {
-    visit_call(call, [this](const auto& own) {
+    call.visit([this](const auto& own) {
       queue_.add([this, own] {
         if (!hanging_) kernels_.run(own);
       });

@@ -4,8 +4,8 @@
 
 #include "base/task_arena.h"
 #include "engine/device/activation.h"
-#include "engine/device/call_kinds.h"
 #include "engine/device/cpu/scratch.h"
+#include "engine/device/kernel_call.h"
 #include "engine/device/kernels.h"
 
 namespace strata {

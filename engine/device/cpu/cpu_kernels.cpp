@@ -20,7 +20,7 @@ Bytes CpuKernels::scratch_bytes() const {
 }
 
 void CpuKernels::run(const KernelCall& call) {
-  visit_call(call, [this](const auto& each) { run_on_cpu(*context_, each); });
+  call.visit([this](const auto& each) { run_on_cpu(*context_, each); });
 }
 
 void run_on_cpu(CpuContext& context, const ParameterUpdate& call) {

@@ -8,7 +8,7 @@
 namespace strata {
 
 ScratchBytes CpuScratchRules::of(const KernelCall& call) const {
-  return visit_call(call, [this](const auto& each) { return scratch_on_cpu(each, threads_); });
+  return call.visit([this](const auto& each) { return scratch_on_cpu(each, threads_); });
 }
 
 std::vector<ScratchPart> CpuScratchRules::parts(const ScratchBytes& largest) const {

@@ -3,7 +3,7 @@
 // device's memory.
 #pragma once
 
-#include "engine/device/call_kinds.h"
+#include "engine/device/kernel_call.h"
 #include "engine/device/kernels.h"
 
 struct CUstream_st;  // what cudaStream_t points to

@@ -39,7 +39,7 @@ Bytes CudaKernels::scratch_bytes() const {
 
 void CudaKernels::run(const KernelCall& call) {
   use_device(device_);
-  visit_call(call, [this](const auto& each) { issue(each); });
+  call.visit([this](const auto& each) { issue(each); });
 }
 
 }  // namespace strata

@@ -26,7 +26,7 @@ Bytes bytes_of(const AttentionBackward& call) {
 }  // namespace
 
 ScratchBytes CudaScratchRules::of(const KernelCall& call) const {
-  return {.shared = visit_call(call, [](const auto& each) { return bytes_of(each); })};
+  return {.shared = call.visit([](const auto& each) { return bytes_of(each); })};
 }
 
 std::vector<ScratchPart> CudaScratchRules::parts(const ScratchBytes& largest) const {

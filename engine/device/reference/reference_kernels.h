@@ -4,7 +4,7 @@
 // Stateless: usable from any thread.
 #pragma once
 
-#include "engine/device/call_kinds.h"
+#include "engine/device/kernel_call.h"
 #include "engine/device/kernels.h"
 
 namespace strata {
@@ -59,7 +59,7 @@ void run_on_reference(const DecodeBlocks& call);
 class ReferenceKernels : public Kernels {
  public:
   void run(const KernelCall& call) override {
-    visit_call(call, [](const auto& each) { run_on_reference(each); });
+    call.visit([](const auto& each) { run_on_reference(each); });
   }
 };
 
