@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/config/choices.h"
 #include "engine/text/tokenizer.h"
 
 namespace strata::text {

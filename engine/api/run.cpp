@@ -6,6 +6,7 @@
 #include "base/watchdog.h"
 #include "engine/api/errors.h"
 #include "engine/api/strata/strata.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_models.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/planner/planned_run.h"

@@ -33,8 +33,8 @@ struct TextData {
   std::shared_ptr<const std::string> text;
   bool is_markup = false;
 };
-struct Sequence;
 struct Dict;
+struct Sequence;
 
 class Value {
  public:

@@ -19,6 +19,7 @@
 #include "engine/config/choices.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/freeze_patterns.h"
+#include "engine/model/model.h"
 #include "engine/model/tensor_policies.h"
 
 namespace strata {

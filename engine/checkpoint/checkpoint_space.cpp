@@ -10,6 +10,7 @@
 #include "collectives/agreement.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/stored_state.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -10,6 +10,7 @@
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/stored_state.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace fs = std::filesystem;

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/graph/graph_shape.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace fs = std::filesystem;

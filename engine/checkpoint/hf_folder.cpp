@@ -15,6 +15,7 @@
 #include "base/nth.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
+#include "engine/model/model.h"
 #include "engine/model/name_patterns.h"
 
 namespace strata {

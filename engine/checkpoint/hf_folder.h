@@ -19,10 +19,12 @@
 #include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/state_access.h"
+#include "engine/graph/unit.h"
 #include "engine/model/flat_range.h"
-#include "engine/model/model.h"
 
 namespace strata {
+
+struct Model;
 
 /// config.json of a folder. Throws ConfigError if the folder, the file or anything in it is wrong.
 nlohmann::json read_hf_config(const std::filesystem::path& folder);

@@ -12,7 +12,9 @@
 #include "base/resolved_path.h"
 #include "base/task_arena.h"
 #include "engine/checkpoint/rounded_blocks.h"
+#include "engine/config/run_config.h"
 #include "engine/model/initialize.h"
+#include "engine/model/model.h"
 #include "engine/model/weight_norms.h"
 
 namespace strata {

@@ -10,11 +10,12 @@
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/checkpoint/stored_state.h"
-#include "engine/config/run_config.h"
 #include "engine/model/flat_range.h"
-#include "engine/model/model.h"
 
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// Reading may happen from several threads.
 class InitialWeights {

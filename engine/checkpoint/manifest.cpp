@@ -12,6 +12,7 @@
 #include "base/json_text.h"
 #include "base/system_error.h"
 #include "engine/checkpoint/refusals.h"
+#include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
 
 namespace strata {
@@ -122,8 +123,8 @@ UpdateRule rule_in(const nlohmann::json& json, const fs::path& path) {
   report_damage(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", excerpt(name)));
 }
 
-RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path& path) {
-  RunConfig::AdapterSection adapter;
+AdapterSection adapter_in(const nlohmann::json& json, const fs::path& path) {
+  AdapterSection adapter;
   const auto found = json.find("adapter");
   if (found == json.end()) return adapter;
   const std::string type = found->at("type");

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/precision.h"
 #include "collectives/communicator.h"
-#include "engine/config/run_config.h"
+#include "engine/config/adapter_section.h"
 #include "engine/model/architecture.h"
 #include "optim/loss_scale.h"
 #include "optim/update_rule.h"
@@ -64,7 +64,7 @@ struct Manifest {
   std::int64_t generation = 0;  ///< counts the saves into one checkpoint path; the newest has the highest
   Architecture architecture;
   std::vector<std::string> freeze = {};    ///< patterns of tensors that are not trained
-  RunConfig::AdapterSection adapter = {};  ///< without its path, which only says how the run began
+  AdapterSection adapter = {};  ///< without its path, which only says how the run began
   std::optional<Base> base = {};           ///< if there are adapters; older checkpoints have its weights
   UpdateRule rule = UpdateRule::adamw;     ///< says which moments there are
   std::string run_file = {};  ///< its path from the checkpoint path on; older checkpoints do not say it

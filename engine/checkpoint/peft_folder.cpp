@@ -19,10 +19,12 @@
 #include "base/nth.h"
 #include "engine/checkpoint/read_weights.h"
 #include "engine/checkpoint/refusals.h"
+#include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
 #include "engine/graph/adapters.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/flat_range.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -134,7 +136,7 @@ ValuesByPattern<T> patterns_in(const fs::path& path, const std::string& key,
 }
 
 /// The ranks and alphas that a LoraConfig gives.
-RunConfig::AdapterSection ranks_in(const fs::path& path, const nlohmann::ordered_json& config) {
+AdapterSection ranks_in(const fs::path& path, const nlohmann::ordered_json& config) {
   constexpr int kDefault = 8;
   return {.rank = rank_in(path, "r", config.value("r", nlohmann::ordered_json(kDefault))),
           .alpha = alpha_in(path, "lora_alpha", config.value("lora_alpha", nlohmann::ordered_json(kDefault))),
@@ -145,7 +147,7 @@ RunConfig::AdapterSection ranks_in(const fs::path& path, const nlohmann::ordered
 
 /// Each layer has the rank and alpha that the folder gives it, whatever keys say so.
 void check_ranks(const fs::path& path, const nlohmann::ordered_json& config, const Model& model) {
-  const RunConfig::AdapterSection stored = ranks_in(path, config);
+  const AdapterSection stored = ranks_in(path, config);
   AdapterPatterns theirs(stored, path.string() + ": "), ours(model.adapter, "adapter.");
   const auto expect = [&](const std::string& layer, std::string_view what, const char* key, auto found,
                           auto wanted) {
@@ -213,7 +215,7 @@ nlohmann::ordered_json map_of(const ValuesByPattern<T>& values) {
 }
 
 nlohmann::ordered_json config_of(const Model& model, const std::string& base) {
-  const RunConfig::AdapterSection& adapter = model.adapter;
+  const AdapterSection& adapter = model.adapter;
   return {{"alpha_pattern", map_of(adapter.alpha_pattern)},
           {"base_model_name_or_path", base.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base)},
           {"bias", "none"},
@@ -287,11 +289,11 @@ PeftFolder::PeftFolder(const fs::path& folder, const Model& model)
     if (!needed.contains(name)) refuse(fmt::format("this run has no adapter tensor {}", name));
 }
 
-RunConfig::AdapterSection peft_section(const fs::path& folder) {
+AdapterSection peft_section(const fs::path& folder) {
   constexpr std::string_view kDown = ".lora_A.weight";
   const fs::path path = folder / kConfig;
   const nlohmann::ordered_json config = read_ordered_json_object(existing(path));
-  RunConfig::AdapterSection section = ranks_in(path, config);
+  AdapterSection section = ranks_in(path, config);
   const bool is_rslora = config.value("use_rslora", nlohmann::ordered_json()) == true;
   const bool is_dora = config.value("use_dora", nlohmann::ordered_json()) == true;
   section.type = is_dora ? AdapterType::dora : is_rslora ? AdapterType::rslora : AdapterType::lora;
@@ -316,7 +318,7 @@ void PeftFolder::read_tensor(const std::string& name, std::int64_t first, std::s
   read_weights(file_, kPrefix + name, first, out);
 }
 
-std::string dropout_warning(const RunConfig::AdapterSection& adapter) {
+std::string dropout_warning(const AdapterSection& adapter) {
   const fs::path path = fs::path(adapter.path) / kConfig;
   if (adapter.path.empty() || !is_there(path)) return "";
   const nlohmann::json asked = read_json_object(path).value("lora_dropout", nlohmann::json(0));

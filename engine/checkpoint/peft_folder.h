@@ -10,9 +10,11 @@
 #include "base/file.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/safetensors.h"
-#include "engine/model/model.h"
+#include "engine/config/adapter_section.h"
 
 namespace strata {
+
+struct Model;
 
 /// Reading may happen from several threads.
 class PeftFolder {
@@ -30,7 +32,7 @@ class PeftFolder {
 
 /// The `adapter` section that asks for just the adapters of a folder of PEFT, but for its path. Throws
 /// ConfigError for what is damaged or of no kind that is read.
-RunConfig::AdapterSection peft_section(const std::filesystem::path& folder);
+AdapterSection peft_section(const std::filesystem::path& folder);
 
 /// The model that a folder of PEFT was trained on, as the folder names it: a path, or a name on a hub. Empty:
 /// it names none. Throws ConfigError if its configuration is damaged.
@@ -38,7 +40,7 @@ std::string base_model_name(const std::filesystem::path& folder);
 
 /// If adapter.path names a folder that asks for another dropout than adapter.dropout: a sentence that says
 /// so. Empty otherwise; what is wrong with the folder is said where it is read.
-std::string dropout_warning(const RunConfig::AdapterSection& adapter);
+std::string dropout_warning(const AdapterSection& adapter);
 
 /// Writes a new folder for PeftModel.from_pretrained, as save_hf_folder() does; of `options` it takes the
 /// dtype and what is put beside the weights. `base` is the folder of the model beneath the adapters, or

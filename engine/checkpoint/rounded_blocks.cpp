@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/nth.h"
 #include "base/storage_type.h"
+#include "engine/config/choices.h"
 #include "engine/model/packing.h"
 #include "optim/block_packing.h"
 

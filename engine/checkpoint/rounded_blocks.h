@@ -4,7 +4,7 @@
 #include "base/dtype.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/state_access.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/nth.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -13,12 +13,14 @@
 
 #include "base/nth.h"
 #include "collectives/communicator.h"
+#include "engine/graph/unit.h"
 #include "engine/model/flat_range.h"
-#include "engine/model/model.h"
 #include "optim/state_key.h"
 #include "optim/update_rule.h"
 
 namespace strata {
+
+struct Model;
 
 /// Whether it is what the model computes with, and no moment.
 constexpr bool are_weights(StateKey key) {

@@ -10,6 +10,7 @@
 #include "base/finite.h"
 #include "base/nth.h"
 #include "engine/checkpoint/refusals.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace fs = std::filesystem;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/config/run_config.h"
 #include "engine/run/device.h"
 #include "engine/run/host.h"
 #include "engine/run/layout.h"

@@ -43,7 +43,9 @@
 #include "engine/tune/run_layout.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
+#include "engine/config/run_config.h"
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/model/model.h"
 #include "engine/tune/request_of_run.h"
 #endif
 
@@ -196,7 +198,7 @@ std::vector<RunConfig> shapes_of(const RunConfig& config, std::int64_t ranks) {
   if (config.plan.search == PlanSearch::none) return {config};
   std::map<std::tuple<std::int64_t, std::int64_t, bool, std::int64_t>, RunConfig> shapes;
   for (const RunLayout& layout : layouts_of(config, ranks, 0)) {
-    const RunConfig::ParallelSection& parallel = layout.parallel;
+    const ParallelSection& parallel = layout.parallel;
     shapes.try_emplace({parallel.tensor, parallel.context, parallel.sequence, layout.microbatch},
                        with_layout(config, layout));
   }

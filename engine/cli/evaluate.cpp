@@ -14,6 +14,7 @@
 #include "engine/cli/overwriting.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
+#include "engine/config/choices.h"
 #include "engine/data/document_encoder.h"
 #include "engine/data/token_files.h"
 #include "engine/data/tokenize.h"

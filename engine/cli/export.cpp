@@ -21,6 +21,7 @@
 #include "engine/cli/own_name.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_models.h"
 #include "engine/generate/saved_model.h"
 #include "engine/run/default_folder.h"

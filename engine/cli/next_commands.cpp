@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/cli/own_name.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/run_record.h"
 #include "engine/generate/prompts.h"
 
@@ -28,8 +29,8 @@ bool has_conversations(const DataFacts& facts) {
 }
 
 /// The run's sampling where it is not what generate does by itself, so that the answer is like the samples.
-std::vector<std::string> sampling_options(const RunConfig::SamplesSection& samples) {
-  const RunConfig::SamplesSection otherwise;
+std::vector<std::string> sampling_options(const SamplesSection& samples) {
+  const SamplesSection otherwise;
   std::vector<std::string> words;
   const auto add = [&](const char* option, const auto& value, const auto& usual) {
     if (value != usual) words.insert(words.end(), {option, fmt::format("{}", value)});
@@ -56,7 +57,7 @@ std::vector<std::string> words_to_try(const PreparedModel& model) {
 }
 
 /// The epochs that these steps are: whole ones, unless they are just what the run asks for.
-double epochs_of(const RunConfig::TrainSection& train, std::int64_t steps) {
+double epochs_of(const TrainSection& train, std::int64_t steps) {
   if (steps == train.steps) return *train.epochs;
   return std::ceil(*train.epochs * static_cast<double>(steps) / static_cast<double>(train.steps));
 }

@@ -11,6 +11,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 /// What can be done with the model in the run's checkpoints: talk to it or continue a text, and export it to
 /// the folder `out`. A line each, with its end.
 std::string commands_of_model(const PreparedModel& model, const std::string& out);

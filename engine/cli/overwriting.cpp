@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/companions.h"
 #include "engine/cli/training.h"
+#include "engine/config/run_config.h"
 #include "engine/data/file_pattern.h"
 #include "engine/data/token_cache.h"
 #include "engine/execute/run_record.h"

@@ -19,6 +19,7 @@
 #include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_models.h"
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/planner/planned_run.h"
@@ -43,8 +44,7 @@ namespace strata {
 namespace {
 
 /// The keys in `error` whose budgets the run file leaves to the machine.
-std::string open_budgets(std::string_view error, const RunConfig::MemorySection& given,
-                         const RunConfig::MemorySection& set) {
+std::string open_budgets(std::string_view error, const MemorySection& given, const MemorySection& set) {
   std::string keys;
   const auto add = [&](std::string_view key, bool is_open) {
     if (is_open && error.find(key) != error.npos)
@@ -57,8 +57,8 @@ std::string open_budgets(std::string_view error, const RunConfig::MemorySection&
 }
 
 /// A run that does not fit this machine may be meant for another.
-std::vector<Plan> plans_for(const RunToPlan& loaded, Planner& planner,
-                            const RunConfig::MemorySection& as_given, const HostShare& host) {
+std::vector<Plan> plans_for(const RunToPlan& loaded, Planner& planner, const MemorySection& as_given,
+                            const HostShare& host) {
   try {
     return plans_in(loaded.precision, planner);
   } catch (const BudgetError& error) {
@@ -143,7 +143,7 @@ int run_plan(const PlanCommand& command) {
   const bool is_several = loaded.run.is_several;
   const RunConfig& config = loaded.run.models.front().config;
   const Model& model = loaded.models.front();
-  const RunConfig::MemorySection as_given = config.memory;
+  const MemorySection as_given = config.memory;
   const RunShare share = loaded.set_open_budgets();
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;

@@ -15,6 +15,7 @@
 #include "engine/cli/own_name.h"
 #include "engine/cli/setup.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/config/value.h"
 #include "engine/data/file_pattern.h"
 #include "engine/run/host.h"
@@ -72,7 +73,7 @@ std::vector<std::string> replaced_keys(const RunConfig& given, const RunConfig& 
   const auto add = [&](bool is_replaced, std::string key) {
     if (is_replaced) keys.push_back(std::move(key));
   };
-  const RunConfig::MemorySection& memory = given.memory;
+  const MemorySection& memory = given.memory;
   add(given.device.kind != used.device.kind, fmt::format("device.kind {}", word_of(given.device.kind)));
   add(memory.device != used.memory.device, "memory.device " + bytes_text(memory.device));
   add(memory.host && memory.host != used.memory.host, "memory.host " + bytes_text(memory.host));
@@ -162,7 +163,7 @@ bool is_missing(const std::string& pattern) {
 /// "data.path corpus.txt", or empty.
 std::string missing_data(const RunModels& run) {
   for (const NamedRun& model : run.models) {
-    const RunConfig::DataSection& data = model.config.data;
+    const DataSection& data = model.config.data;
     const std::string_view key = data.sources.empty() ? "data.path" : "data.sources";
     for (const DataSource& source : sources_of(data))
       for (const std::string& pattern : source.path)

@@ -9,6 +9,7 @@
 #include "engine/cli/advised_run.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/planner/step_use.h"
 #include "engine/report/search_report.h"
 #include "engine/report/simulate_report.h"

@@ -7,11 +7,12 @@
 #include "collectives/communicator.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/plan_target.h"
-#include "engine/config/run_config.h"
 #include "engine/run/layout.h"
 #include "engine/run/run_to_plan.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// agree_on_layout(), with a status line on standard error while it searches.
 AgreedLayout choose_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world);

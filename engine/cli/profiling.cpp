@@ -6,7 +6,9 @@
 #include <iostream>
 
 #include "base/file.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/recorded_step.h"
+#include "engine/model/model.h"
 #include "engine/plan/bound/certificate.h"
 #include "engine/plan/planner/needs.h"
 #include "engine/plan/planner/planned_run.h"

@@ -16,6 +16,8 @@
 #include "base/json_text.h"
 #include "base/watchdog.h"
 #include "engine/cli/own_name.h"
+#include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/config/value.h"
 
 namespace strata {

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "engine/cli/commands.h"
-#include "engine/config/run_config.h"
 #include "engine/data/document_form.h"
 #include "engine/plan/place/refusal.h"
 

@@ -11,6 +11,7 @@
 
 #include "base/nth.h"
 #include "engine/cli/training.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_models.h"
 #include "engine/data/token_source.h"
 #include "engine/generate/prompts.h"

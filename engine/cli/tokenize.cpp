@@ -16,6 +16,7 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/show_samples.h"
 #include "engine/cli/texts_line.h"
+#include "engine/config/choices.h"
 #include "engine/data/token_files.h"
 #include "engine/data/token_names.h"
 #include "engine/data/tokenize.h"

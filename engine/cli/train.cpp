@@ -18,6 +18,7 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/training_run.h"
 #include "engine/config/describe.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/planner/run_certificate.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/report/train_report.h"

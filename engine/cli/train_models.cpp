@@ -18,6 +18,7 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/training_run.h"
 #include "engine/config/model_names.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/run_record.h"
 #include "engine/execute/select.h"
 #include "engine/profile/profile_folder.h"
@@ -32,7 +33,7 @@ namespace {
 void validate_at_rungs(RunModels& run) {
   if (run.select.rung_steps.empty() || run.select.by != SelectBy::validation) return;
   for (NamedRun& model : run.models) {
-    RunConfig::TrainSection& train = model.config.train;
+    TrainSection& train = model.config.train;
     if (train.validate_every == 0)
       train.validate_every = train.epochs ? std::numeric_limits<std::int64_t>::max() : train.steps;
   }
@@ -40,7 +41,7 @@ void validate_at_rungs(RunModels& run) {
 
 /// Epochs are steps once the data are read. Throws ConfigError.
 void require_rungs_before_end(const Selection& select, const NamedRun& model) {
-  const RunConfig::TrainSection& train = model.config.train;
+  const TrainSection& train = model.config.train;
   if (!train.epochs || select.rung_steps.empty() || select.rung_steps.back() < train.steps) return;
   throw ConfigError(
       fmt::format("select.rung_steps: {} is not less than the {} steps of model '{}', which are {} "

@@ -17,6 +17,7 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/texts_line.h"
 #include "engine/config/model_names.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/lower/strategy.h"
 #include "engine/profile/profile_folder.h"
 #include "engine/report/terminal_keys.h"
@@ -49,7 +50,7 @@ std::string same_command(const TrainCommand& command, const Job& job) {
   return launch_words(job.size()) + line;
 }
 
-std::string saves_text(const RunConfig::CheckpointSection& checkpoint) {
+std::string saves_text(const CheckpointSection& checkpoint) {
   if (checkpoint.path.empty())
     return "saves    nothing: checkpoint.path is none, so the model is lost at the end";
   std::string text = fmt::format("saves    to {}, at the end", checkpoint.path);

@@ -9,6 +9,7 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/job.h"
 #include "engine/cli/opening.h"
+#include "engine/config/checkpoint_section.h"
 #include "engine/config/run_models.h"
 #include "engine/execute/trainer.h"
 #include "engine/profile/step_trace.h"
@@ -16,6 +17,8 @@
 #include "engine/tune/host_budget.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// Becomes true with the first signal that asks to stop; the next one ends the process the usual way.
 const std::atomic<bool>& stop_on_signals();
@@ -44,7 +47,7 @@ void say_what_was_read(const std::vector<PreparedModel>& models, const std::vect
                        Opening& opening);
 
 /// When a run or a model saves, and where: a line for its start.
-std::string saves_text(const RunConfig::CheckpointSection& checkpoint);
+std::string saves_text(const CheckpointSection& checkpoint);
 
 /// Says where the host's memory goes, and warns of budgets that it does not have.
 void say_where_memory_goes(const RunConfig& config, const HostShare& host, Opening& opening);

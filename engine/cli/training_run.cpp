@@ -12,6 +12,7 @@
 #include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/planner/reached_rates.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
@@ -161,7 +162,7 @@ std::vector<TrainResult> TrainingRun::run(Trainer& trainer) {
       log.say_first("data", data_json(prepared(trained).facts));
       own.add(logs.emplace_back(std::move(log)));
     };
-    const RunConfig::ReportSection& reports = prepared(trained).config.report;
+    const ReportSection& reports = prepared(trained).config.report;
     if (!reports.metrics.empty()) add_log(MetricsLog(reports.metrics));
     if (!reports.tensorboard.empty()) {
       own.add(curves.emplace_back(reports.tensorboard, *product_rate_,
@@ -186,7 +187,7 @@ void TrainingRun::say_plan(const Trainer& trainer) {
   const bool is_by_profile = !first().plan.machine.empty();
   if (!plan.merged) predicted_ = simulated_times(plans_.front(), is_by_profile ? prepared_.rates : measured_);
   opening_.say(brief_plan_text(plan, predicted_.step, measured_));
-  RunConfig::CheckpointSection saves = first().checkpoint;
+  CheckpointSection saves = first().checkpoint;
   if (run_.is_several) saves.path = run_.checkpoint_path;
   if (command_.profiled_steps == 0) opening_.say(saves_text(saves));
   opening_.detail(plan_text(plan, planner_->models(), &measured_));

@@ -23,6 +23,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 class TrainingRun {
  public:
   TrainingRun(const TrainCommand& command, RunModels run, Job& job);

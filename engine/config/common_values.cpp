@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/config/keys.h"
+#include "engine/config/run_config.h"
 
 namespace strata {
 

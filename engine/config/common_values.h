@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/config/run_config.h"
-
 namespace strata {
+
+struct RunConfig;
 
 /// (key, value) in the order of the keys: every key but those that only tell of one host, as its threads and
 /// the speed of its drives. Of a path, which hosts may name differently, whether one is given.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/config/keys.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_keys.h"
 #include "engine/config/run_models.h"
 #include "engine/config/value.h"

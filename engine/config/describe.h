@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
-
 namespace strata {
+
+struct RunConfig;
 
 /// Wider lines are harder to read.
 constexpr std::size_t kWidestHelp = 100;

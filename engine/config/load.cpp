@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "base/watchdog.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_models.h"
 #include "engine/config/yaml_document.h"
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/config/run_config.h"
-
 namespace strata {
+
+struct RunConfig;
 
 /// Reads the YAML (or JSON) file at `path`, then applies `overrides` in order, each "section.key=value" with
 /// a YAML value, then checks. Keys that are not given have their defaults, parallel.data that of as many

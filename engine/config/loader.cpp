@@ -7,6 +7,7 @@
 
 #include "engine/config/foreign_answers.h"
 #include "engine/config/nearest.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_length.h"
 #include "engine/config/searched_keys.h"
 #include "engine/config/value.h"
@@ -147,7 +148,7 @@ void Loader::check_sections() const {
 }
 
 RunConfig Loader::checked() {
-  RunConfig::ParallelSection& parallel = config_.parallel;
+  ParallelSection& parallel = config_.parallel;
   // Others are refused below.
   const auto allowed = [](std::int64_t count) { return std::clamp<std::int64_t>(count, 1, kMostOfAxis); };
   const std::int64_t context = allowed(parallel.context);

@@ -1,3 +1,4 @@
+#include "engine/config/run_config.h"
 #include "engine/config/section_keys.h"
 
 namespace strata {
@@ -39,7 +40,7 @@ std::string check_context(const RunConfig& config) {
 }
 
 void add_parallel(std::vector<Key>& keys) {
-  using S = RunConfig::ParallelSection;
+  using S = ParallelSection;
   using Int = Integer<std::int64_t>;
   SectionKeys<S> section(keys, "parallel", &RunConfig::parallel);
   section.add<Int>(
@@ -139,7 +140,7 @@ void add_parallel(std::vector<Key>& keys) {
       "with their numbers, if that is less. On CPUs the sum has the same bits.");
 }
 
-template <TierChoice RunConfig::MemorySection::*kind>
+template <TierChoice MemorySection::*kind>
 std::string check_placement(const RunConfig& config) {
   const TierChoice tier = config.memory.*kind;
   if (tier == TierChoice::nvme && config.memory.nvme_path.empty())
@@ -175,7 +176,7 @@ std::string check_parameter_placement(const RunConfig& config) {
              ? "parameters that are updated on the device live there: with memory.placement.optimizer_state: "
                "device "
                "leave it out"
-             : check_placement<&RunConfig::MemorySection::parameters>(config);
+             : check_placement<&MemorySection::parameters>(config);
 }
 
 std::string some_rate(const std::optional<Bytes>& value) {
@@ -183,7 +184,7 @@ std::string some_rate(const std::optional<Bytes>& value) {
 }
 
 void add_memory(std::vector<Key>& keys) {
-  using S = RunConfig::MemorySection;
+  using S = MemorySection;
   SectionKeys<S> section(keys, "memory", &RunConfig::memory);
   section.add<Size>("device", &S::device, "", "Budget of device memory. unlimited: what the machine has.",
                     some_bytes);
@@ -251,7 +252,7 @@ void add_memory(std::vector<Key>& keys) {
 }
 
 void add_plan(std::vector<Key>& keys) {
-  using S = RunConfig::PlanSection;
+  using S = PlanSection;
   SectionKeys<S> section(keys, "plan", &RunConfig::plan);
   require(section.add<Word<Order>>("order", &S::order, "",
                                    "layer_major: all microbatches pass a layer before the next layer is "
@@ -291,7 +292,7 @@ std::string check_cpu_only(const RunConfig& config) {
 }
 
 void add_device(std::vector<Key>& keys) {
-  using S = RunConfig::DeviceSection;
+  using S = DeviceSection;
   SectionKeys<S> section(keys, "device", &RunConfig::device);
   section.add<Word<DeviceKind>>(
       "kind", &S::kind, "",
@@ -324,7 +325,7 @@ void add_device(std::vector<Key>& keys) {
 }
 
 void add_checkpoint(std::vector<Key>& keys) {
-  using S = RunConfig::CheckpointSection;
+  using S = CheckpointSection;
   SectionKeys<S> section(keys, "checkpoint", &RunConfig::checkpoint);
   section
       .add<FolderOrNone>(
@@ -358,7 +359,7 @@ std::string rising_spans(const std::vector<StepSpan>& spans) {
 }
 
 void add_report(std::vector<Key>& keys) {
-  using S = RunConfig::ReportSection;
+  using S = ReportSection;
   SectionKeys<S> section(keys, "report", &RunConfig::report);
   section.add<Path>("metrics", &S::metrics, "", "File that gets one JSON line per step. Left out: none.");
   section.add<Path>(

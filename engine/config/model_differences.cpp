@@ -8,6 +8,7 @@
 
 #include "engine/config/loaded_model.h"
 #include "engine/config/model_names.h"
+#include "engine/config/run_config.h"
 #include "engine/config/value.h"
 
 namespace strata {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "engine/config/section_keys.h"
 
 namespace strata {
@@ -23,7 +24,7 @@ void set_steps_of_epochs(RunConfig& config, std::int64_t sequences) {
 }
 
 void cut_warmup(RunConfig& config) {
-  RunConfig::OptimizerSection& optimizer = config.optimizer;
+  OptimizerSection& optimizer = config.optimizer;
   if (optimizer.warmup <= config.train.steps) return;
   constexpr std::int64_t kPartOfRun = 10;
   optimizer.asked_warmup = optimizer.warmup;
@@ -31,7 +32,7 @@ void cut_warmup(RunConfig& config) {
 }
 
 std::string cut_warmup_text(const RunConfig& config) {
-  const RunConfig::OptimizerSection& optimizer = config.optimizer;
+  const OptimizerSection& optimizer = config.optimizer;
   if (optimizer.asked_warmup == 0) return "";
   return fmt::format(
       "optimizer.schedule.warmup: {} steps of warm-up are more than the run's {}, so it is cut to {}",

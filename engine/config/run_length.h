@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "engine/config/run_config.h"
-
 namespace strata {
+
+struct RunConfig;
 
 /// Sets train.steps to what train.epochs asks for, if that key is given, and then cuts the warm-up.
 /// `sequences` are those of one epoch. Throws ConfigError if the epochs are more steps than a run may have.

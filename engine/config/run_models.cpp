@@ -12,6 +12,7 @@
 #include "engine/config/loader.h"
 #include "engine/config/model_names.h"
 #include "engine/config/path_text.h"
+#include "engine/config/run_config.h"
 #include "engine/config/sweep.h"
 #include "engine/config/value.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/config/keys.h"
+#include "engine/config/run_config.h"
 #include "engine/config/value.h"
 
 namespace strata {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/config/run_config.h"
 #include "engine/config/section_keys.h"
 
 namespace strata {
@@ -22,7 +23,7 @@ std::string positive(const double& value) {
 }
 
 void add_model(std::vector<Key>& keys) {
-  using S = RunConfig::ModelSection;
+  using S = ModelSection;
   SectionKeys<S> section(keys, "model", &RunConfig::model);
   require(section.add<Path>("path", &S::path, "",
                             "A Hugging Face folder: config.json with model.safetensors or its sharded index. "
@@ -95,7 +96,7 @@ std::string check_fields(const RunConfig& config) {
 }
 
 void add_data(std::vector<Key>& keys) {
-  using S = RunConfig::DataSection;
+  using S = DataSection;
   SectionKeys<S> section(keys, "data", &RunConfig::data);
   require(
       section.add<FilePatterns>(
@@ -193,7 +194,7 @@ std::string check_batch(const RunConfig& config) {
 }
 
 void add_train(std::vector<Key>& keys) {
-  using S = RunConfig::TrainSection;
+  using S = TrainSection;
   using Int = Integer<std::int64_t>;
   SectionKeys<S> section(keys, "train", &RunConfig::train);
   Key& steps = section.add<Int>("steps", &S::steps, "steps",
@@ -270,7 +271,7 @@ void add_train(std::vector<Key>& keys) {
 
 /// Loss scaling must not look as if it did something when it does nothing.
 std::string check_loss_scale(const RunConfig& config) {
-  using S = RunConfig::TrainSection;
+  using S = TrainSection;
   const S defaults;
   const auto& t = config.train;
   const bool given =
@@ -281,7 +282,7 @@ std::string check_loss_scale(const RunConfig& config) {
 }
 
 void add_loss_scale(std::vector<Key>& keys) {
-  using S = RunConfig::TrainSection;
+  using S = TrainSection;
   SectionKeys<S> section(keys, "train.loss_scale", &RunConfig::train);
   const auto scaled = [](Key& key) { require(key, {"train.precision"}, check_loss_scale); };
   scaled(section.add<Number>("initial", &S::loss_scale_initial, "", "Factor on the loss in the first step.",
@@ -302,7 +303,7 @@ void add_loss_scale(std::vector<Key>& keys) {
 }
 
 std::string check_samples(const RunConfig& config) {
-  const RunConfig::SamplesSection& samples = config.samples;
+  const SamplesSection& samples = config.samples;
   constexpr std::size_t kMostPrompts = 256;
   if (samples.prompts.size() > kMostPrompts)
     return fmt::format("{} prompts are more than the {} that a run continues", samples.prompts.size(),
@@ -317,7 +318,7 @@ std::string check_samples(const RunConfig& config) {
 }
 
 void add_samples(std::vector<Key>& keys) {
-  using S = RunConfig::SamplesSection;
+  using S = SamplesSection;
   using Int = Integer<std::int64_t>;
   SectionKeys<S> section(keys, "train.samples", &RunConfig::samples);
   require(section.add<TextList>(
@@ -360,7 +361,7 @@ std::string each_value(const ValuesByPattern<T>& values) {
 }
 
 void add_adapter(std::vector<Key>& keys) {
-  using S = RunConfig::AdapterSection;
+  using S = AdapterSection;
   SectionKeys<S> section(keys, "adapter", &RunConfig::adapter);
   require(section.add<Word<AdapterType>>(
               "type", &S::type, "",
@@ -426,7 +427,7 @@ void add_adapter(std::vector<Key>& keys) {
 }
 
 void add_optimizer(std::vector<Key>& keys) {
-  using S = RunConfig::OptimizerSection;
+  using S = OptimizerSection;
   SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
   /// Says where a key belongs that the run's type does not have, if it is not what it is when left out.
   const auto of = [](OptimizerType type, auto S::*field) {
@@ -503,7 +504,7 @@ void add_optimizer(std::vector<Key>& keys) {
 }
 
 void add_schedule(std::vector<Key>& keys) {
-  using S = RunConfig::OptimizerSection;
+  using S = OptimizerSection;
   SectionKeys<S> section(keys, "optimizer.schedule", &RunConfig::optimizer);
   section.add<Word<ScheduleKind>>("type", &S::schedule, "",
                                   "The learning rate from the end of the warm-up to the last step.");

@@ -21,8 +21,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/precision.h"
 #include "engine/config/choices.h"
-#include "engine/config/run_config.h"
+#include "engine/config/data_section.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/config/report_section.h"
 
 namespace YAML {
 class Node;

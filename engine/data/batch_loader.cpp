@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/config/run_config.h"
 #include "engine/data/token_files.h"
 
 namespace strata {
@@ -125,7 +126,7 @@ Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double val
 }
 
 DataFiles find_data_files(const RunConfig& config) {
-  const RunConfig::DataSection& data = config.data;
+  const DataSection& data = config.data;
   DataFiles files = {{}, find_token_files(data.validation, data.tokenizer, "data.validation", data.format)};
   std::map<std::filesystem::path, std::string> taken;  // whatever their names are, and by whom
   for (const std::string& file : files.validation) taken[std::filesystem::canonical(file)] = "";

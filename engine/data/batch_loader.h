@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/context_part.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/data/data_facts.h"
 #include "engine/data/mixture.h"
 #include "engine/data/row_keys.h"
@@ -20,6 +20,8 @@
 #include "engine/data/token_source.h"
 
 namespace strata {
+
+struct RunConfig;
 
 struct Split {
   SequenceRange training, validation;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/config/run_config.h"
 
 namespace strata {
 

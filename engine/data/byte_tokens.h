@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/config/run_config.h"
-
 namespace strata {
+
+struct RunConfig;
 
 /// What a user should know about data.tokenizer bytes with the model of model.path; empty if nothing is to
 /// be said. Throws ConfigError if the folder has a tokenizer of its own, so that a byte is certainly not

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/config/choices.h"
 #include "engine/data/file_ending.h"
 #include "engine/data/foreign_data.h"
 #include "engine/data/json_scan.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/data/mapped_file.h"
 #include "engine/data/record_fields.h"
 

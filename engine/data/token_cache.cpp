@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "base/watchdog.h"
+#include "engine/config/data_section.h"
 #include "engine/data/token_names.h"
 
 namespace strata {
@@ -96,12 +97,12 @@ bool is_of_token_cache(const fs::path& below) {
   return below.filename().string().starts_with("tokens.") && below.has_parent_path();
 }
 
-DocumentOptions document_options(const RunConfig::DataSection& data) {
+DocumentOptions document_options(const DataSection& data) {
   return {.format = data.format, .fields = RecordFields(data.fields)};
 }
 
-CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
-                           int threads, const CacheListeners& listeners) {
+CachedTokens cached_tokens(const DataSection& data, std::span<const std::string> files, int threads,
+                           const CacheListeners& listeners) {
   const SeenFiles seen(files);
   const fs::path tokenizer_file = tokenizer_file_of(data.tokenizer_path);
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_file);

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "engine/config/run_config.h"
+#include "engine/config/data_section.h"
 #include "engine/data/tokenize.h"
 
 namespace strata {
@@ -30,11 +30,11 @@ struct CacheListeners {
 /// there. borders_of_texts() stand around each text. Check sums say whether an entry is as it was written; if
 /// not, it is made anew. Throws ConfigError if the tokenizer or a text is not what it should be, or another
 /// process makes the same entry, and IoError.
-CachedTokens cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files,
-                           int threads, const CacheListeners& listeners = {});
+CachedTokens cached_tokens(const DataSection& data, std::span<const std::string> files, int threads,
+                           const CacheListeners& listeners = {});
 
 /// data.format and data.fields.
-DocumentOptions document_options(const RunConfig::DataSection& data);
+DocumentOptions document_options(const DataSection& data);
 
 /// Whether a path, relative to a cache's folder, is a file of the cache.
 bool is_of_token_cache(const std::filesystem::path& below);

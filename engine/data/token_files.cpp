@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/missing_path.h"
+#include "engine/config/choices.h"
 #include "engine/data/document_form.h"
 #include "engine/data/file_pattern.h"
 #include "engine/data/foreign_data.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/data/token_source.h"
 
 namespace strata {

@@ -8,6 +8,7 @@
 #include "base/nth.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
+#include "engine/config/data_section.h"
 #include "engine/data/document_form.h"
 #include "engine/data/mapped_file.h"
 

@@ -15,6 +15,7 @@
 #include "base/task_arena.h"
 #include "base/watchdog.h"
 #include "engine/chat/template_files.h"
+#include "engine/config/choices.h"
 #include "engine/data/document_encoder.h"
 #include "engine/data/indexed_tokens.h"
 

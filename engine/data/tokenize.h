@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "engine/chat/chat_template.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/data/document_encoder.h"
 #include "engine/data/document_form.h"
 #include "engine/data/documents_read.h"

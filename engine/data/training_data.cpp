@@ -5,6 +5,7 @@
 #include "base/dropout.h"
 #include "base/rotary_row.h"
 #include "base/sequence_form.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 namespace {

@@ -7,6 +7,8 @@
 #include "base/block_codes.h"
 #include "base/nth.h"
 #include "base/storage_type.h"
+#include "engine/graph/graph_shape.h"
+#include "engine/model/model.h"
 #include "engine/model/packing.h"
 #include "optim/block_packing.h"
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "engine/checkpoint/state_access.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "optim/packing.h"
 
 namespace strata {

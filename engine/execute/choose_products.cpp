@@ -17,6 +17,7 @@
 #include "collectives/agreement.h"
 #include "engine/device/product_table.h"
 #include "engine/execute/measure.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/run_scratch.h"
 
 namespace strata {

@@ -9,9 +9,11 @@
 
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
-#include "engine/model/model.h"
+#include "engine/graph/unit_memory.h"
 
 namespace strata {
+
+struct Model;
 
 /// The passes whose products are chosen.
 struct ProductsOf {

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "engine/config/keys.h"
+#include "engine/config/run_config.h"
 
 namespace strata {
 namespace {

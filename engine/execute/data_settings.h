@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
-
 namespace strata {
+
+struct RunConfig;
 
 /// Values as YAML flow text, by path of their keys ("data.packing"); empty: not given.
 using DataSettings = std::map<std::string, std::string>;

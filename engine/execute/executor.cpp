@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "base/threads.h"
+#include "engine/config/choices.h"
 #include "engine/execute/measure.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

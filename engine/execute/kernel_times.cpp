@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "engine/execute/measure.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "engine/device/product_calls.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/run_scratch.h"
 
 namespace strata {

@@ -8,6 +8,7 @@
 
 #include "base/precision.h"
 #include "engine/execute/choose_products.h"
+#include "engine/graph/graph_shape.h"
 
 namespace strata {
 

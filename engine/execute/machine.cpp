@@ -14,6 +14,7 @@
 #include "engine/device/product_calls.h"
 #include "engine/execute/largest_products.h"
 #include "engine/execute/measure.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

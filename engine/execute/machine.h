@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "base/precision.h"
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
 #include "engine/execute/choose_products.h"

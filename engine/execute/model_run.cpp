@@ -11,7 +11,9 @@
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/initial_weights.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/space_wait.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {
@@ -29,7 +31,7 @@ ScheduleType schedule_type(ScheduleKind key) {
 }
 
 OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model) {
-  const RunConfig::OptimizerSection& optimizer = config.optimizer;
+  const OptimizerSection& optimizer = config.optimizer;
   return {.policies = model.policies,
           .clip_norm = optimizer.clip_norm,
           .schedule = {.type = schedule_type(optimizer.schedule),
@@ -93,7 +95,7 @@ int host_threads(const RunConfig& config) {
 }
 
 ModelRun::ModelRun(Setup setup, const ModelPlan& plan) : setup_(std::move(setup)), plan_(&plan) {
-  const RunConfig::CheckpointSection& checkpoint = setup_.config.checkpoint;
+  const CheckpointSection& checkpoint = setup_.config.checkpoint;
   if (!checkpoint.path.empty()) {
     checkpoints_.emplace(checkpoint.path, checkpoint.keep, *setup_.files,
                          setup_.ranks == nullptr ? nullptr : &setup_.ranks->saving());
@@ -229,6 +231,10 @@ void ModelRun::begin(TrainListener& listener) {
   tried_to_save_ = std::chrono::steady_clock::now();
 }
 
+std::int64_t ModelRun::remaining_steps() const {
+  return setup_.config.train.steps - step();
+}
+
 StepRange ModelRun::next_steps() const {
   const RunConfig& config = setup_.config;
   const auto next = [&](std::int64_t every) { return next_multiple(step(), every, config.train.steps); };
@@ -291,7 +297,7 @@ void ModelRun::write_checkpoint() {
 
 bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
   if (!checkpoints_ || step() == saved_step_) return true;
-  const RunConfig::CheckpointSection& checkpoint = setup_.config.checkpoint;
+  const CheckpointSection& checkpoint = setup_.config.checkpoint;
   const auto save = [this] { write_checkpoint(); };
   const bool was_stopped = stop.load();  // who asks again does not want to wait
   if (waits) {

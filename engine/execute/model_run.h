@@ -20,6 +20,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 struct ValidationPoint {
   std::int64_t step = 0;  ///< finished steps
   double loss = 0;
@@ -141,7 +143,7 @@ class ModelRun {
   /// The steps until something is to be done between steps, or the model is trained.
   StepRange next_steps() const;
   bool is_trained() const { return remaining_steps() <= 0; }
-  std::int64_t remaining_steps() const { return setup_.config.train.steps - step(); }
+  std::int64_t remaining_steps() const;
   void note_step(const StepReport& report);
   /// Tells how long what was left of the latest step took, with nothing to run under.
   void note_drain(double seconds);

@@ -15,6 +15,7 @@
 #include "engine/device/loss_calls.h"
 #include "engine/device/row_calls.h"
 #include "engine/device/state_calls.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/regions.h"
 #include "optim/gradient_norm.h"
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json_reason.h"
 #include "base/json_text.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace fs = std::filesystem;

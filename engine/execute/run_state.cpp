@@ -13,6 +13,7 @@
 #include "base/task_arena.h"
 #include "engine/execute/block_scales.h"
 #include "engine/model/compute.h"
+#include "engine/model/model.h"
 #include "optim/split_master.h"
 #include "optim/stored_values.h"
 #include "optim/update_rule.h"

@@ -7,6 +7,7 @@
 #include "engine/device/elementwise_calls.h"
 #include "engine/device/state_calls.h"
 #include "engine/execute/operations.h"
+#include "engine/model/model.h"
 #include "optim/gradient_norm.h"
 #include "optim/packing.h"
 #include "optim/update.h"

@@ -5,6 +5,8 @@
 
 #include "base/system_error.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {
@@ -28,7 +30,7 @@ std::vector<SavedUnit> units_in_order(const Program& program,
 }  // namespace
 
 nlohmann::json schedule_json(const RunConfig& config) {
-  const RunConfig::OptimizerSection& optimizer = config.optimizer;
+  const OptimizerSection& optimizer = config.optimizer;
   return {{"type", word_of(optimizer.schedule)},
           {"lr", optimizer.learning_rate},
           {"warmup", optimizer.warmup},

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/config/run_config.h"
 #include "engine/data/training_data.h"
 #include "engine/execute/data_settings.h"
 #include "engine/execute/device_copy.h"
@@ -17,6 +16,8 @@
 #include "optim/stored_values.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// What changes bits and was chosen before the run was planned: a run that goes on keeps it.
 struct ChosenOnce {

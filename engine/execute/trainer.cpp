@@ -12,6 +12,8 @@
 #include "base/hash.h"
 #include "base/nth.h"
 #include "collectives/agreement.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/run_scratch.h"
 
 namespace strata {

@@ -17,6 +17,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 /// What a run of several models does with one that ends before others.
 struct SeveralModels {
   /// By model.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/graph/unit.h"
 #include "engine/plan/lower/strategy.h"
 
 namespace strata {

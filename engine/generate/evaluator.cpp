@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "engine/device/loss_calls.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "engine/graph/logits_graph.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -8,10 +8,12 @@
 
 #include "base/bytes.h"
 #include "engine/generate/position_tables.h"
+#include "engine/graph/unit.h"
 #include "engine/graph/unit_pass.h"
-#include "engine/model/model.h"
 
 namespace strata {
+
+struct Model;
 
 /// The memory of `count` tokens, lengths or losses.
 inline Bytes number_bytes(std::int64_t count) {

@@ -15,6 +15,8 @@
 #include "base/storage_type.h"
 #include "engine/device/elementwise_calls.h"
 #include "engine/graph/logits_graph.h"
+#include "engine/model/model.h"
+#include "engine/model/rotary.h"
 
 namespace strata {
 namespace {

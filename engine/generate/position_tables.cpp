@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/model/model.h"
+#include "engine/model/rotary.h"
 
 namespace strata {
 

@@ -7,9 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/model.h"
+#include "base/bytes.h"
 
 namespace strata {
+
+struct Model;
 
 /// The tables of all rotations, one after another, of `rows` rows each.
 struct RotaryLayout {

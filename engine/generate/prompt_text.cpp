@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "engine/config/choices.h"
 #include "engine/data/tokenize.h"
 #include "engine/text/utf8.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/chat/template_files.h"
+#include "engine/config/run_config.h"
 #include "engine/data/tokenize.h"
 #include "engine/generate/sampling.h"
 
@@ -86,7 +87,7 @@ std::string tokenizer_of_run(const RunConfig& config) {
 }
 
 SamplePrompts read_sample_prompts(const RunConfig& config, std::int64_t longest, std::int64_t vocabulary) {
-  const RunConfig::SamplesSection& section = config.samples;
+  const SamplesSection& section = config.samples;
   if (section.prompts.empty()) return {};
   const std::string tokenizer = tokenizer_of_run(config);
   const auto text = [&] {

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "engine/chat/chat_template.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/data/training_data.h"
 #include "engine/generate/prompt_text.h"
 
 namespace strata {
+
+struct RunConfig;
 
 struct PromptForm {
   bool is_chat;             ///< a prompt is what a user says, in the chat template beside the tokenizer

@@ -13,6 +13,8 @@
 #include "engine/checkpoint/peft_folder.h"
 #include "engine/checkpoint/rounded_blocks.h"
 #include "engine/checkpoint/stored_state.h"
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
 
 namespace strata {
 namespace {
@@ -64,7 +66,7 @@ SavedModel open_checkpoint(const fs::path& folder, const ModelUse& use, const Ba
 }  // namespace
 
 Model build_forward_model(Architecture architecture, const std::vector<std::string>& freeze,
-                          DeviceKind device, Rounding rounding, const RunConfig::AdapterSection& adapter) {
+                          DeviceKind device, Rounding rounding, const AdapterSection& adapter) {
   architecture.balance_coefficient = 0;
   Model model = build_model(architecture, {.rounding = rounding, .adapter = adapter, .freeze = freeze});
   model.max_chunk_bytes = max_chunk_bytes(device);

@@ -10,7 +10,7 @@
 #include "base/precision.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/manifest.h"
-#include "engine/config/run_config.h"
+#include "engine/config/adapter_section.h"
 #include "engine/model/model.h"
 
 namespace strata {
@@ -18,7 +18,7 @@ namespace strata {
 /// A model whose passes are forward only: without what the auxiliary loss of experts needs. As build_model().
 Model build_forward_model(Architecture architecture, const std::vector<std::string>& freeze = {},
                           DeviceKind device = DeviceKind::cpu, Rounding rounding = Rounding::none,
-                          const RunConfig::AdapterSection& adapter = {});
+                          const AdapterSection& adapter = {});
 
 /// The device and the rounding of products that a model is for.
 struct ModelUse {

@@ -9,6 +9,7 @@
 #include "base/nth.h"
 #include "base/storage_type.h"
 #include "base/watchdog.h"
+#include "engine/model/model.h"
 
 namespace strata {
 

@@ -16,9 +16,11 @@
 #include "base/dtype.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/device/device.h"
-#include "engine/model/model.h"
+#include "engine/graph/graph_shape.h"
 
 namespace strata {
+
+struct Model;
 
 /// For parameters alone.
 struct ParameterBudget {

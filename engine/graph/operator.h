@@ -20,11 +20,11 @@
 
 namespace strata {
 
+struct ColumnSharing;
 class Derivation;
+struct LowRankUpdate;
 class Operator;
 class SequenceSharing;
-struct ColumnSharing;
-struct LowRankUpdate;
 struct UnitGraph;
 
 /// That an operator has.

@@ -8,10 +8,12 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 
-AdapterPatterns::AdapterPatterns(const RunConfig::AdapterSection& adapter, std::string where)
+AdapterPatterns::AdapterPatterns(const AdapterSection& adapter, std::string where)
     : adapter_(adapter),
       where_(std::move(where)),
       ranks_(compile("rank_pattern", adapter.rank_pattern)),

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/adapter_section.h"
 #include "engine/text/regex.h"
 
 namespace strata {
@@ -20,7 +20,7 @@ class AdapterPatterns {
 
   /// `where` stands in front of a key in errors: "adapter.", or a file's name and a colon. Throws ConfigError
   /// if a pattern is no regular expression. `adapter` must outlive it.
-  AdapterPatterns(const RunConfig::AdapterSection& adapter, std::string where);
+  AdapterPatterns(const AdapterSection& adapter, std::string where);
 
   /// By the layer's name. Of each key the first pattern counts that matches the whole name, or its end behind
   /// a dot. Throws ConfigError if a match takes too long.
@@ -41,7 +41,7 @@ class AdapterPatterns {
   T find(std::vector<Pattern>& patterns, const ValuesByPattern<T>& values, T otherwise,
          const std::string& layer) const;
 
-  const RunConfig::AdapterSection& adapter_;
+  const AdapterSection& adapter_;
   std::string where_;
   std::vector<Pattern> ranks_, alphas_;
 };

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/adapter_section.h"
 #include "engine/graph/unit_builder.h"
 #include "engine/model/adapter_patterns.h"
 
@@ -14,7 +14,7 @@ namespace strata {
 class AdapterTargets {
  public:
   /// `adapter` must outlive it. Throws ConfigError as AdapterPatterns does.
-  explicit AdapterTargets(const RunConfig::AdapterSection& adapter)
+  explicit AdapterTargets(const AdapterSection& adapter)
       : adapter_(adapter), patterns_(adapter, "adapter."), is_used_(adapter.targets.size()) {}
 
   /// A block with its adapters; the same block if none of its layers is a target.
@@ -26,14 +26,14 @@ class AdapterTargets {
  private:
   bool is_target(const std::string& layer);
 
-  const RunConfig::AdapterSection& adapter_;
+  const AdapterSection& adapter_;
   AdapterPatterns patterns_;
   std::vector<bool> is_used_;
   std::set<std::string> layers_ = {};  ///< last parts of the names of layers that may have adapters
 };
 
 /// What of two runs' adapters differs, as run files say it; empty: nothing that matters to their state.
-std::string adapter_difference(const RunConfig::AdapterSection& stored,
-                               const RunConfig::AdapterSection& wanted);
+std::string adapter_difference(const AdapterSection& stored,
+                               const AdapterSection& wanted);
 
 }  // namespace strata

@@ -1,11 +1,10 @@
 #include "engine/model/compute.h"
 
-#include <map>
 #include <mutex>
-#include <tuple>
 #include <utility>
 
 #include "base/rotary_row.h"
+#include "engine/model/model.h"
 
 namespace strata {
 
@@ -55,26 +54,23 @@ void UnitCompute::fill_constants(std::span<std::byte> host) const {
   }
 }
 
-class UnitComputes {
- public:
-  std::shared_ptr<const UnitCompute> get(const Model& model, DType precision, MicrobatchShape shape) {
-    const std::lock_guard lock(mutex_);
-    std::shared_ptr<const UnitCompute>& made = made_[{precision, shape.batch, shape.sequence}];
-    if (made == nullptr) made = std::make_shared<UnitCompute>(model, precision, shape);
-    return made;
-  }
+UnitComputes& UnitComputes::operator=(const UnitComputes& other) {
+  if (this == &other) return *this;
+  const std::lock_guard lock(mutex_);
+  made_.clear();
+  return *this;
+}
 
- private:
-  std::mutex mutex_;
-  std::map<std::tuple<DType, std::int64_t, std::int64_t>, std::shared_ptr<const UnitCompute>> made_;
-};
-
-std::shared_ptr<UnitComputes> make_unit_computes() {
-  return std::make_shared<UnitComputes>();
+std::shared_ptr<const UnitCompute> UnitComputes::of(const Model& model, DType precision,
+                                                    MicrobatchShape shape) const {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const UnitCompute>& made = made_[{precision, shape.batch, shape.sequence}];
+  if (made == nullptr) made = std::make_shared<UnitCompute>(model, precision, shape);
+  return made;
 }
 
 std::shared_ptr<const UnitCompute> unit_compute(const Model& model, DType precision, MicrobatchShape shape) {
-  return model.computes->get(model, precision, shape);
+  return model.computes.of(model, precision, shape);
 }
 
 }  // namespace strata

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "base/context_part.h"
+#include "engine/graph/unit.h"
 #include "engine/graph/unit_passes.h"
-#include "engine/model/model.h"
+#include "engine/model/rotary.h"
 
 namespace strata {
+
+struct Model;
 
 /// Stateless between calls; usable from any thread.
 class UnitCompute {

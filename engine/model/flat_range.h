@@ -8,9 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/model.h"
+#include "engine/graph/unit.h"
 
 namespace strata {
+
+struct Model;
 
 /// Elements [first, first + count) of one of a unit's flat parameters. REQUIRES: within
 /// unit.elements_of(flat).

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/model/model.h"
 
 namespace strata {
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/unit.h"
 #include "engine/model/name_patterns.h"
 
 namespace strata {

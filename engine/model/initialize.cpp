@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/normals.h"
 #include "base/random.h"
+#include "engine/model/model.h"
 #include "engine/model/weight_norms.h"
 
 namespace strata {

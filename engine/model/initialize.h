@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/model/model.h"
+#include "engine/graph/unit.h"
+#include "engine/model/architecture.h"
 
 namespace strata {
+
+struct Model;
 
 /// Elements [first, first + out.size()) of one tensor. They are zeros, ones, what Init says of an adapter, or
 /// normal with deviation initializer_range. GPT-2's projections into the residual stream have that divided by

@@ -1,26 +1,10 @@
 #include "engine/model/model.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <map>
-#include <optional>
-#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
-#include "base/error.h"
-#include "base/precision.h"
-#include "engine/graph/adapters.h"
-#include "engine/graph/freeze.h"
+#include "engine/config/choices.h"
 #include "engine/graph/graph_shape.h"
-#include "engine/graph/round_products.h"
-#include "engine/graph/row_keys.h"
-#include "engine/graph/within_documents.h"
-#include "engine/model/adapter_targets.h"
-#include "engine/model/architecture_rules.h"
-#include "engine/model/freeze_patterns.h"
-#include "engine/model/tensor_policies.h"
 
 namespace strata {
 
@@ -39,95 +23,8 @@ std::int64_t Model::trained_parameters() const {
   return sum;
 }
 
-namespace {
-
-/// Those that are no adapters', one entry for each of the unit's.
-std::vector<bool> find_own_tensors(const Unit& unit) {
-  std::vector<bool> own;
-  for (const TensorSpec& tensor : unit.tensors) own.push_back(!tensor.is_adapter);
-  return own;
-}
-
-/// By tensor, the form of the adapter beside it, if there is one.
-std::vector<std::optional<LowRankForm>> find_low_ranks(const Unit& unit) {
-  std::map<std::string, LowRankForm> layers;
-  for (const TensorSpec& tensor : unit.tensors)
-    if (tensor.adapter_scale != 0)
-      layers[adapted_layer(tensor.hf_name)] = {tensor.hf_shape.front(), tensor.adapter_scale};
-  std::vector<std::optional<LowRankForm>> low_ranks(unit.tensors.size());
-  for (std::size_t i = 0; i < low_ranks.size(); ++i)
-    if (const auto found = layers.find(layer_of(unit.tensors[i].hf_name)); found != layers.end())
-      low_ranks[i] = found->second;
-  return low_ranks;
-}
-
-void mark_linear_weights(UnitBuilder::Built& built) {
-  const std::vector<bool> is_linear = find_linear_weights(built);
-  for (std::size_t i = 0; i < is_linear.size(); ++i) built.unit.tensors[i].is_linear = is_linear[i];
-}
-
-}  // namespace
-
 Bytes max_chunk_bytes(DeviceKind kind) {
   return kind == DeviceKind::cuda ? 512 * MiB : GraphShape().max_chunk_bytes;
-}
-
-Model build_model(const Architecture& architecture, const ModelChanges& changes) {
-  const ArchitectureRules& rules = rules_of(architecture);
-  Model model;
-  model.architecture = architecture;
-  model.freeze = changes.freeze;
-  model.adapter = changes.adapter;
-  model.rounding = changes.rounding;
-  model.form = changes.form;
-  model.computes = make_unit_computes();
-  model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
-  model.rotations = rotations_of(architecture);
-  FreezePatterns patterns(changes.freeze);
-  AdapterTargets targets(changes.adapter);
-  TensorPolicies policies(changes.optimizer);
-  bool trains_before = false;
-  // Layers of one number are alike in what they compute, and of those some may train more than others, or
-  // have other adapters.
-  using Kind = std::tuple<std::int64_t, std::vector<bool>, std::vector<std::optional<LowRankForm>>, bool>;
-  std::map<Kind, std::size_t> kinds;
-  const auto add = [&](std::int64_t number, UnitBuilder builder) {
-    UnitBuilder::Built built = builder.finish();
-    if (changes.rounding != Rounding::none && number >= 0)
-      built.graph = round_products(std::move(built.graph), changes.rounding);
-    if (number >= 0) mark_linear_weights(built);
-    if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
-    built.graph = give_places(std::move(built.graph), changes.form);
-    built.graph = give_row_keys(std::move(built.graph), row_keys_array(changes.form.has_places()));
-    const std::vector<bool> frozen =
-        model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
-    const auto low_ranks = find_low_ranks(built.unit);
-    if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
-    policies.decide(built.unit);
-    built.graph.wants_input_gradient = trains_before;
-    trains_before |= built.unit.elements > 0;
-    const auto [kind, is_new] =
-        kinds.try_emplace({number, frozen, low_ranks, built.graph.wants_input_gradient}, model.graphs.size());
-    built.unit.kind = kind->second;
-    if (is_new) model.graphs.push_back(std::move(built.graph));
-    model.units.push_back(std::move(built.unit));
-  };
-  constexpr std::int64_t kEmbedding = -1, kHead = -2;
-  add(kEmbedding, rules.embedding(architecture));
-  for (std::int64_t layer = 0; layer < architecture.layers; ++layer) {
-    add(rules.kind_of_layer == nullptr ? 0 : rules.kind_of_layer(architecture, layer),
-        rules.block(architecture, layer));
-  }
-  add(kHead, rules.head(architecture, model.embedding()));
-  if (model.adapts()) {
-    targets.check();
-  } else {
-    patterns.check(model);
-  }
-  policies.check(model);
-  model.policies = policies.policies();
-  for (const UnitGraph& graph : model.graphs) model.passes.push_back(derive(graph));
-  return model;
 }
 
 double forward_flops_per_token(const Model& model, std::int64_t sequence) {

@@ -10,27 +10,26 @@
 #include "base/context_part.h"
 #include "base/precision.h"
 #include "base/sequence_form.h"
-#include "engine/config/run_config.h"
+#include "engine/config/adapter_section.h"
 #include "engine/graph/derive.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/unit.h"
 #include "engine/model/architecture.h"
 #include "engine/model/rotary.h"
+#include "engine/model/unit_computes.h"
 #include "optim/update_policy.h"
 
 namespace strata {
 
-class UnitComputes;
-
 struct Model {
   Architecture architecture;
-  std::vector<UnitGraph> graphs;           ///< by Unit::kind, as architectures write them
-  std::vector<DerivedGraph> passes = {};   ///< by Unit::kind, on a rank if ranks share each unit's passes
-  std::vector<Unit> units;                 ///< embedding, block.0 … block.L-1, head
-  std::vector<Rotation> rotations;         ///< their tables are the constants, a cosine and a sine each
-  std::vector<std::string> freeze = {};    ///< patterns of the names of tensors that are not trained
-  RunConfig::AdapterSection adapter = {};  ///< if it has a type, all but adapters is frozen
-  Rounding rounding = Rounding::none;      ///< of what linear layers of blocks multiply
+  std::vector<UnitGraph> graphs;          ///< by Unit::kind, as architectures write them
+  std::vector<DerivedGraph> passes = {};  ///< by Unit::kind, on a rank if ranks share each unit's passes
+  std::vector<Unit> units;                ///< embedding, block.0 … block.L-1, head
+  std::vector<Rotation> rotations;        ///< their tables are the constants, a cosine and a sine each
+  std::vector<std::string> freeze = {};   ///< patterns of the names of tensors that are not trained
+  AdapterSection adapter = {};            ///< if it has a type, all but adapters is frozen
+  Rounding rounding = Rounding::none;     ///< of what linear layers of blocks multiply
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
   SequenceForm form = {};                                             ///< of the texts that it computes
   ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences
@@ -45,8 +44,7 @@ struct Model {
 
   std::int64_t key_copies = 1;  ///< neighbouring ranks with the same heads of keys, if ranks share layers
 
-  /// Memory of unit_compute(): the passes at each shape are made once.
-  std::shared_ptr<UnitComputes> computes = {};
+  UnitComputes computes = {};  ///< unit_compute() makes the passes at each shape once
 
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
@@ -59,27 +57,11 @@ struct Model {
   const UnitGraph& graph_of(const Unit& unit) const { return graphs[unit.kind]; }
 };
 
-std::shared_ptr<UnitComputes> make_unit_computes();
-
 /// Each chunk of a head's rows reads and writes the fp32 gradient of the head's matrix once. A GPU's products
 /// are fast, so it wants few chunks. For a vocabulary of 128k and 4096 columns on an H200, the gradient takes
 /// 1 ms (2.1 GB each way at 4 TB/s). Beside it, a chunk of 512 MiB takes 9 ms of products, and a chunk of 64
 /// MiB 1.2 ms (6 · rows · columns · vocabulary FLOPs at 700 TFLOP/s).
 Bytes max_chunk_bytes(DeviceKind kind);
-
-/// What is done to each unit of an architecture, in this order. Linear layers of blocks round and have
-/// adapters; embedding and head do not.
-struct ModelChanges {
-  Rounding rounding = Rounding::none;      ///< of what linear layers multiply
-  RunConfig::AdapterSection adapter = {};  ///< adapter_targets.h; all else is frozen
-  SequenceForm form = {};                  ///< of the texts: engine/graph/within_documents.h
-  std::vector<std::string> freeze = {};    ///< patterns of tensors that are not trained: freeze_patterns.h
-  RunConfig::OptimizerSection optimizer = {};  ///< how the others are updated: tensor_policies.h
-};
-
-/// The whole model. A tied head has no matrix of its own: its unit reads and adds to the embedding's first
-/// tensor. Throws ConfigError.
-Model build_model(const Architecture& architecture, const ModelChanges& changes = {});
 
 /// FLOPs of one forward pass per token at `sequence` (2 per multiply-add of products and of what attention
 /// sees).

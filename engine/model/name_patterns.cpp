@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/graph/unit.h"
+#include "engine/model/model.h"
 
 namespace strata {
 

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/model/model.h"
-
 namespace strata {
+
+struct Model;
 
 /// Names are matched whole.
 bool matches(const std::string& pattern, const std::string& name);

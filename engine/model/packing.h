@@ -4,11 +4,13 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "engine/config/run_config.h"
-#include "engine/model/model.h"
+#include "engine/config/choices.h"
+#include "engine/graph/unit.h"
 #include "optim/packing.h"
 
 namespace strata {
+
+struct Model;
 
 /// What elements become, and what passes read.
 struct PackingFormat {

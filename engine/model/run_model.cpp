@@ -8,8 +8,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "engine/model/architecture_rules.h"
+#include "engine/model/build_model.h"
 #include "engine/model/dropout.h"
+#include "engine/model/model.h"
 #include "engine/model/sampling_model.h"
 #include "engine/model/split_context.h"
 #include "engine/model/split_model.h"

@@ -7,11 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/config/run_config.h"
 #include "engine/model/architecture.h"
-#include "engine/model/model.h"
 
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// The keys of a model's config.json, and what errors call that file.
 struct ModelConfig {

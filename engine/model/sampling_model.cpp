@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "engine/graph/derive.h"
 #include "engine/graph/logits_graph.h"
+#include "engine/model/model.h"
 
 namespace strata {
 

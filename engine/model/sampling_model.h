@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "engine/model/model.h"
-
 namespace strata {
+
+struct Model;
 
 /// The number of the data array that says, of each sequence of a microbatch, in which of its rows the last
 /// token is. In a model that is trained it is that of targets.

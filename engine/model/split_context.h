@@ -2,9 +2,11 @@
 #pragma once
 
 #include "base/context_part.h"
-#include "engine/model/model.h"
 
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// The tokens of each sequence that a rank of the run has.
 ContextPart context_part(const RunConfig& config, std::int64_t rank);

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/model/sampling_model.h"
 
 namespace strata {
@@ -64,7 +66,6 @@ Model split_model(const Model& whole, const AxisSplit& split) {
   if (split.ranks == 1) return whole;
   const bool copies_keys = split.ranks > whole.architecture.kv_heads;
   Model part = copies_keys ? with_copied_keys(whole, split.ranks) : whole;
-  part.computes = make_unit_computes();
   std::vector<DerivedGraph> passes;
   for (const UnitGraph& graph : part.graphs) passes.push_back(derive_shared(graph, split));
   for (std::size_t u = 0; u < part.units.size(); ++u) {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "engine/graph/split_unit.h"
-#include "engine/model/model.h"
 
 namespace strata {
+
+struct Model;
 
 /// The axes that tensor parallelism splits (Shoeybi et al., Megatron-LM, 2019): heads with the keys that they
 /// share, the columns between the products of an MLP, and the vocabulary of embedding and head. The

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "base/nth.h"
+#include "engine/config/choices.h"
+#include "engine/config/optimizer_section.h"
 
 namespace strata {
 
 namespace {
 
-UpdateRule rule_of(const RunConfig::OptimizerSection& optimizer) {
+UpdateRule rule_of(const OptimizerSection& optimizer) {
   if (optimizer.type == OptimizerType::adamw) return UpdateRule::adamw;
   return optimizer.momentum > 0 ? UpdateRule::sgd_momentum : UpdateRule::sgd;
 }
@@ -27,7 +29,7 @@ std::string_view run_file_words(UpdateRule rule) {
   return "";
 }
 
-TensorPolicies::TensorPolicies(const RunConfig::OptimizerSection& optimizer) {
+TensorPolicies::TensorPolicies(const OptimizerSection& optimizer) {
   const UpdatePolicy of_matrices = {.rule = rule_of(optimizer),
                                     .weight_decay = optimizer.weight_decay,
                                     .settings = {.beta1 = static_cast<float>(optimizer.betas[0]),

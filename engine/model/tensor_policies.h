@@ -5,7 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/graph/unit.h"
 #include "engine/model/name_patterns.h"
 #include "optim/update_policy.h"
 
@@ -16,7 +17,7 @@ std::string_view run_file_words(UpdateRule rule);
 
 class TensorPolicies {
  public:
-  explicit TensorPolicies(const RunConfig::OptimizerSection& optimizer);
+  explicit TensorPolicies(const OptimizerSection& optimizer);
 
   /// Gives each of the unit's trained tensors its policy's number.
   void decide(Unit& unit);

@@ -7,6 +7,7 @@
 
 #include "base/nth.h"
 #include "engine/graph/adapters.h"
+#include "engine/model/model.h"
 
 namespace strata {
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/model/model.h"
 #include "engine/profile/step_profile.h"
 #include "engine/profile/trace.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/report_section.h"
 #include "engine/execute/step_recorder.h"
 #include "engine/profile/memory_track.h"
 #include "engine/profile/trace_file.h"

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/planner/step_use.h"
 #include "engine/report/certificate_report.h"
 #include "engine/report/change_words.h"

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engine/model/model.h"
 #include "engine/report/figures.h"
 #include "engine/report/progress_text.h"
 

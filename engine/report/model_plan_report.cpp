@@ -10,6 +10,8 @@
 
 #include "base/counts.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/planner/needs.h"
 #include "engine/report/figures.h"

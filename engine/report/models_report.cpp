@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/plan_check.h"
+#include "engine/model/model.h"
 #include "engine/report/figures.h"
 #include "engine/report/progress_text.h"
 #include "engine/report/step_time.h"

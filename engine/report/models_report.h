@@ -11,6 +11,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 /// What one model left.
 struct ModelOutcome {
   std::string name;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "engine/model/model.h"
 #include "engine/report/figures.h"
 
 namespace strata {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/counts.h"
+#include "engine/model/model.h"
 #include "engine/report/change_words.h"
 #include "engine/report/figures.h"
 #include "engine/report/model_plan_report.h"

@@ -9,6 +9,12 @@
 #include <vector>
 
 #include "base/counts.h"
+#include "base/dtype.h"
+#include "base/precision.h"
+#include "engine/graph/unit.h"
+#include "engine/model/model.h"
+#include "optim/update_policy.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/model/model.h"
-
 namespace strata {
+
+struct Model;
 
 /// A line for each policy that updates a tensor. Names that differ in numbers only stand there once.
 std::string policies_text(const Model& model);

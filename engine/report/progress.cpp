@@ -17,6 +17,8 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/watchdog.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/report/figures.h"
 
 namespace strata {

@@ -20,6 +20,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 /// Writes to standard error. On a terminal one line is rewritten after every step, and a key adds a panel
 /// above it. Otherwise a line follows the first step and the last one, and no 30 seconds of steps pass
 /// without a line, unless a single step takes longer.

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/json_text.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "engine/config/run_config.h"
 #include "engine/model/model.h"
 
 namespace strata {

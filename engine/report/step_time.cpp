@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/model/model.h"
+
 namespace strata {
 
 double median(std::vector<double> values) {

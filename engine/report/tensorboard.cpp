@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/model/model.h"
 #include "engine/report/figures.h"
 #include "engine/report/live_block.h"
 #include "engine/text/utf8.h"

@@ -6,6 +6,7 @@
 
 #include "base/counts.h"
 #include "engine/execute/plan_check.h"
+#include "engine/model/model.h"
 #include "engine/report/change_words.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"

@@ -9,7 +9,9 @@
 #include "base/resolved_path.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/config/model_names.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/run_record.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -16,6 +16,8 @@
 #endif
 #ifdef STRATA_NCCL
 #include "collectives/nccl_communicator.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #endif
 
 namespace strata {
@@ -26,7 +28,7 @@ namespace {
 /// channels has for two neighbours the buffers of three protocols: NCCL_BUFFSIZE of 4 MiB, LL128 of 5 MiB,
 /// and LL of half a MiB. Sources: NCCL's environment variables, and src/include/device.h. Assumed, not
 /// measured on GPUs.
-Bytes nccl_bytes(const RunConfig::ParallelSection& parallel, std::int64_t ranks) {
+Bytes nccl_bytes(const ParallelSection& parallel, std::int64_t ranks) {
   constexpr Bytes kOfGroup = Bytes{32} * 2 * (4 * MiB + 5 * MiB + MiB / 2);
   Bytes bytes = kOfGroup;
   for (const std::int64_t size : {parallel.data, parallel.replicate, parallel.data / parallel.replicate,

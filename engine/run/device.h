@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
 #include "engine/device/device.h"
 #include "engine/execute/ranks.h"
 #include "engine/plan/merge/joint.h"
@@ -13,6 +12,8 @@
 #include "engine/tune/request_of_run.h"
 
 namespace strata {
+
+struct RunConfig;
 
 LinkLimit link_limit(const RunConfig& config);
 

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/host_memory.h"
+#include "engine/config/run_config.h"
 #include "offload/spill_folder.h"
 
 namespace strata {

@@ -6,11 +6,12 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "engine/config/run_config.h"
 #include "engine/plan/cost/machine_document.h"
 #include "engine/tune/host_budget.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// This machine, with what is free in the run's folders of drives.
 HostResources this_host(const RunConfig& config);

@@ -17,6 +17,7 @@
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/run/device.h"
 #include "engine/run/host.h"
 #include "engine/run/load_model.h"

@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "engine/config/run_config.h"
 #include "engine/tune/layout_search.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// Ranks of the run on a node of the machine that it is planned for.
 int ranks_of_node(const RunConfig& config);

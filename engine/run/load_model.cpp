@@ -4,7 +4,9 @@
 
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "engine/config/run_config.h"
 #include "engine/model/dropout.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "engine/checkpoint/companions.h"
-#include "engine/config/run_config.h"
 #include "engine/model/run_model.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// The architecture of a run: from config.json of model.path, or from model.config. Throws ConfigError.
 Architecture load_architecture(const RunConfig& config);

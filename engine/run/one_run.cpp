@@ -9,6 +9,7 @@
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
 #include "engine/config/common_values.h"
+#include "engine/config/run_config.h"
 #include "engine/data/training_data.h"
 #include "engine/tune/host_figures.h"
 

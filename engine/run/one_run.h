@@ -4,12 +4,13 @@
 #pragma once
 
 #include "collectives/communicator.h"
-#include "engine/config/run_config.h"
 #include "engine/plan/cost/rates.h"
 #include "engine/plan/place/plan.h"
 #include "engine/run/prepared_model.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// Makes `config`'s budgets the smallest of all ranks; the rates to plan by are so, too. Throws ConfigError
 /// if a rank's profile cannot be read.

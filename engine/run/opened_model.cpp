@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host_memory.h"
+#include "engine/config/run_config.h"
 #include "engine/run/device.h"
 #include "engine/run/precision.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/precision.h"
-#include "engine/config/run_config.h"
+#include "engine/config/choices.h"
 #include "engine/device/device.h"
 #include "engine/generate/model_source.h"
 #include "engine/generate/unit_parameters.h"

@@ -13,6 +13,8 @@
 #include "collectives/launcher.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/place/refusal.h"
 #include "engine/run/host.h"
 #include "engine/tune/precision.h"

@@ -5,11 +5,12 @@
 #include <string>
 
 #include "collectives/communicator.h"
-#include "engine/config/run_config.h"
-#include "engine/model/model.h"
 #include "engine/plan/planner/planner.h"
 
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// Whose CPU computes bf16 without instructions for it: this process's, as a rank of `world`; empty if it has
 /// them.

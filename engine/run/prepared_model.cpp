@@ -13,6 +13,7 @@
 #include "base/nth.h"
 #include "collectives/agreement.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_length.h"
 #include "engine/data/byte_tokens.h"
 #include "engine/data/token_cache.h"
@@ -38,7 +39,7 @@ void warn_of_ids_beyond(const std::filesystem::path& tokenizer, std::int64_t end
 CachedTokens ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts,
                           std::int64_t vocabulary, const RunRank& rank, bool is_first,
                           const RunNotes& notes) {
-  RunConfig::DataSection data = config.data;
+  DataSection data = config.data;
   if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
   const std::string made = text_of_first_rank(rank.world, [&] {
     const RunNotes::Follower follow = notes.follow_texts();
@@ -119,7 +120,7 @@ PreparedModel prepare_model(const RunConfig& agreed, const RunRank& rank, const 
                          .warnings = {}};
   RunConfig& config = prepared.config;
   if (config.ranks() != rank.size()) {
-    const RunConfig::ParallelSection& parallel = config.parallel;
+    const ParallelSection& parallel = config.parallel;
     std::string stages;
     if (parallel.context > 1) stages += fmt::format(" of {} context ranks", parallel.context);
     if (parallel.pipeline > 1) stages += fmt::format(" of {} pipeline stages", parallel.pipeline);

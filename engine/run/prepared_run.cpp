@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collectives/agreement.h"
+#include "engine/config/run_config.h"
 #include "engine/run/device.h"
 #include "engine/run/host.h"
 #include "engine/run/load_model.h"

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/config/run_config.h"
 #include "engine/device/device.h"
 #include "engine/plan/cost/rates.h"
 #include "engine/run/prepared_model.h"

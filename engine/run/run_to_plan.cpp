@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/config/run_config.h"
 #include "engine/run/host.h"
 #include "engine/run/layout.h"
 #include "engine/run/load_model.h"

@@ -19,6 +19,8 @@
 #include "base/task_arena.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/place/refusal.h"
 #include "engine/plan/planner/run_certificate.h"
 #include "engine/tune/planning_rates.h"

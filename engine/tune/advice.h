@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/enum_array.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/bound/certificate.h"
 #include "engine/plan/planner/planned_run.h"
 #include "engine/tune/changes.h"

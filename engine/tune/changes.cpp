@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/program/program.h"
 
 namespace strata {
@@ -57,8 +58,7 @@ class Collector {
   void add(Change change) { changes_.push_back(std::move(change)); }
 
   /// train.batch and train.microbatch times 2^power, if that is a whole number.
-  void add_times(std::string_view key, std::int64_t RunConfig::TrainSection::*value, int power,
-                 ChangeEffect effect) {
+  void add_times(std::string_view key, std::int64_t TrainSection::*value, int power, ChangeEffect effect) {
     if (!agree([&](const RunConfig& config) { return config.train.*value; })) return;
     const std::int64_t now = run().train.*value, divisor = power < 0 ? std::int64_t{1} << -power : 1;
     if (now % divisor != 0) return;
@@ -74,7 +74,7 @@ class Collector {
 
 /// Larger budgets. Of those that a run leaves to the machine the other tier gets less.
 void add_budgets(Collector& changes, const ChangeFacts& facts) {
-  const RunConfig::MemorySection& memory = changes.run().memory;
+  const MemorySection& memory = changes.run().memory;
   if (!facts.memory_helps) return;
   if (memory.device < facts.enough_device) {
     // How much a GPU has is its machine's; on the CPU it is a part of the host's memory.
@@ -139,7 +139,7 @@ void add_smallest_state(Collector& changes) {
 }
 
 void add_ranks(Collector& changes) {
-  const RunConfig::ParallelSection& parallel = changes.run().parallel;
+  const ParallelSection& parallel = changes.run().parallel;
   if (parallel.data * parallel.context > 1 && parallel.zero_stage > 0) {
     for (const int stage : {1, 2, 3}) {
       if (stage != parallel.zero_stage)
@@ -231,14 +231,13 @@ std::vector<Change> faster_changes(const std::vector<RunConfig>& configs, const 
   Collector changes(configs);
   add_budgets(changes, facts);
   add_freedom(changes);
-  const auto times = [&](std::string_view key, std::int64_t RunConfig::TrainSection::*value, int power,
+  const auto times = [&](std::string_view key, std::int64_t TrainSection::*value, int power,
                          ChangeEffect effect) {
     if (power == 1 || !facts.is_large) changes.add_times(key, value, power, effect);
   };
   for (const int power : {1, 2, -1})
-    times("train.microbatch", &RunConfig::TrainSection::microbatch, power, ChangeEffect::rounding);
-  for (const int power : {1, 2})
-    times("train.batch", &RunConfig::TrainSection::batch, power, ChangeEffect::learning);
+    times("train.microbatch", &TrainSection::microbatch, power, ChangeEffect::rounding);
+  for (const int power : {1, 2}) times("train.batch", &TrainSection::batch, power, ChangeEffect::learning);
   add_formats(changes);
   if (changes.run().optimizer.clip_norm > 0) changes.add("optimizer.clip_norm=0", ChangeEffect::learning);
   add_ranks(changes);
@@ -249,14 +248,13 @@ std::vector<Change> faster_changes(const std::vector<RunConfig>& configs, const 
 std::vector<Change> smaller_changes(const std::vector<RunConfig>& configs, const ChangeFacts& facts) {
   Collector changes(configs);
   add_budgets(changes, facts);
-  const RunConfig::MemorySection& memory = changes.run().memory;
+  const MemorySection& memory = changes.run().memory;
   if (!memory.host) changes.add("memory.host=unlimited");
   if (memory.host && memory.nvme_path.empty()) changes.add(fmt::format("memory.nvme.path={}", kSomeFolder));
   add_freedom(changes);
   for (const int power : {-1, -2, -3})
-    changes.add_times("train.microbatch", &RunConfig::TrainSection::microbatch, power,
-                      ChangeEffect::rounding);
-  changes.add_times("train.batch", &RunConfig::TrainSection::batch, -1, ChangeEffect::learning);
+    changes.add_times("train.microbatch", &TrainSection::microbatch, power, ChangeEffect::rounding);
+  changes.add_times("train.batch", &TrainSection::batch, -1, ChangeEffect::learning);
   add_formats(changes);
   add_smallest_state(changes);
   add_ranks(changes);

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/tune/request_of_run.h"
 
 namespace strata {
@@ -85,7 +87,7 @@ std::string HostShare::describe() const {
                                          ranks > 1 ? " for each" : ""));
 }
 
-void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share) {
+void set_unlimited(MemorySection& memory, DeviceKind device, const HostShare& share) {
   if (memory.nvme_size == kUnlimited) memory.nvme_size = share.drives;
   if (device != DeviceKind::cpu && memory.device == kUnlimited) memory.device = share.device;
   const Bytes all = share.for_tiers;

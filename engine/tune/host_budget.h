@@ -4,10 +4,12 @@
 
 #include <string>
 
-#include "engine/config/run_config.h"
-#include "engine/model/model.h"
+#include "engine/config/memory_section.h"
 
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// What a machine has for the processes on it.
 struct HostResources {
@@ -41,7 +43,7 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model);
 /// Sets budgets that are unlimited and whose tier is this memory or these drives: memory.nvme.size,
 /// memory.host, and memory.device. On the CPU the last two are of one memory: what one is not given is
 /// the other's, and if both are unlimited each is half.
-void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share);
+void set_unlimited(MemorySection& memory, DeviceKind device, const HostShare& share);
 
 /// What to say of budgets that the machine does not have; empty if it has them.
 std::string warn_of_budgets(const RunConfig& config, const HostShare& share);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/config/run_config.h"
 #include "engine/tune/planning_rates.h"
 
 namespace strata {

@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
 #include "engine/plan/cost/rates.h"
 
 namespace strata {
+
+struct RunConfig;
 
 struct HostFigures {
   MachineRates rates;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "collectives/sent_bytes.h"
+#include "engine/config/run_config.h"
 #include "engine/model/compute.h"
 #include "engine/model/run_model.h"
 #include "engine/plan/bound/step_facts.h"

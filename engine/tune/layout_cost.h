@@ -17,6 +17,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 /// Seconds of a step on the rank for which they are most.
 struct LayoutCost {
   double passes = 0;     ///< of computing, if nothing is made again

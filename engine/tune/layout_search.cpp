@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "base/task_arena.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/place/stage_plans.h"
 #include "engine/tune/request_of_run.h"

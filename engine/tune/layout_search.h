@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/enum_array.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/planner/planned_run.h"
 #include "engine/tune/layout_cost.h"
 #include "engine/tune/run_layout.h"

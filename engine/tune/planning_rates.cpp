@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/topology.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/cost/machine_document.h"
 
 namespace strata {

@@ -3,10 +3,11 @@
 
 #include <string>
 
-#include "engine/config/run_config.h"
 #include "engine/plan/cost/rates.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// Rates to compare plans by. They are those of the profile that the run file names (plan.machine), else
 /// nominal ones, so that a plan does not depend on how busy the machine is. Only their ratios matter.

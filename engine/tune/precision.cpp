@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "engine/config/run_config.h"
+
 namespace strata {
 
 PrecisionChoice choose_precision(const RunConfig& config, const PrecisionFacts& facts) {

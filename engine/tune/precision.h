@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "engine/config/run_config.h"
+#include "base/precision.h"
 
 namespace strata {
+
+struct RunConfig;
 
 /// What the choice depends on besides the run file.
 struct PrecisionFacts {

@@ -5,6 +5,8 @@
 
 #include "base/resolved_path.h"
 #include "engine/config/describe.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/tune/size_limit.h"
 #include "engine/tune/stages.h"
 
@@ -61,7 +63,7 @@ std::vector<Order> open_orders(const RunConfig& config) {
 /// ModelToPlan::shape.
 std::string shape_of(RunConfig config) {
   const RunConfig none;
-  RunConfig::OptimizerSection& optimizer = config.optimizer;
+  OptimizerSection& optimizer = config.optimizer;
   optimizer.learning_rate = none.optimizer.learning_rate;
   optimizer.betas = none.optimizer.betas;
   optimizer.epsilon = none.optimizer.epsilon;
@@ -86,7 +88,7 @@ MicrobatchShape microbatch_of_rank(const RunConfig& config) {
 }
 
 SampleShape samples_of(const RunConfig& config) {
-  const RunConfig::ParallelSection& parallel = config.parallel;
+  const ParallelSection& parallel = config.parallel;
   const auto prompts = std::ssize(config.samples.prompts);
   // Ranks of a layer may share out a microbatch's tokens.
   const std::int64_t parts = parallel.sequence ? parallel.tensor : 1;
@@ -99,7 +101,7 @@ SampleShape samples_of(const RunConfig& config) {
           .of_rank = {up_to_multiple(of_rank, parts / std::gcd(parts, length)), length}};
 }
 
-Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model) {
+Mesh mesh_of(const ParallelSection& parallel, const Model& model) {
   const bool shares_out = parallel.zero_stage > 0;
   const std::int64_t holders = parallel.data * parallel.context;
   return {.replicate = shares_out ? parallel.replicate : holders,
@@ -110,7 +112,7 @@ Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model) {
           .context = parallel.context};
 }
 
-MemoryRequest memory_request(const RunConfig::MemorySection& memory) {
+MemoryRequest memory_request(const MemorySection& memory) {
   MemoryRequest request = {.device = memory.device, .host = memory.host};
   if (!memory.nvme_path.empty()) request.nvme = memory.nvme_size;
   request.wanted[BufferKind::parameter] = memory.parameters;

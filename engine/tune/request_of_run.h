@@ -4,11 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
-#include "engine/model/model.h"
+#include "engine/config/memory_section.h"
+#include "engine/config/parallel_section.h"
 #include "engine/plan/merge/model_to_plan.h"
 
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// A model of a run, as its run file describes it. REQUIRES: what it refers to outlives this. The configs of
 /// a run's models have equal sections memory, device and plan.
@@ -18,7 +21,7 @@ struct ConfiguredModel {
   const Model* model = nullptr;
 };
 
-Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model);
+Mesh mesh_of(const ParallelSection& parallel, const Model& model);
 
 /// The microbatches that a rank computes: of sequences that ranks share, its part.
 MicrobatchShape microbatch_of_rank(const RunConfig& config);
@@ -27,7 +30,7 @@ MicrobatchShape microbatch_of_rank(const RunConfig& config);
 /// trained on, so their samples are as long as those.
 SampleShape samples_of(const RunConfig& config);
 
-MemoryRequest memory_request(const RunConfig::MemorySection& memory);
+MemoryRequest memory_request(const MemorySection& memory);
 
 /// It reads neither train.threads nor plan.machine. REQUIRES: train.precision is given or was chosen.
 /// Throws ConfigError if the run is too large to plan (size_limit.h), or if the pipeline cannot be made.

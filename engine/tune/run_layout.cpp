@@ -10,6 +10,7 @@
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
 #include "engine/config/searched_keys.h"
 
 namespace strata {
@@ -48,7 +49,7 @@ class Enumeration {
       : open_(open), choices_(open), ranks_(ranks), node_ranks_(node_ranks == 0 ? ranks : node_ranks) {}
 
   std::vector<RunLayout> take() {
-    const RunConfig::ParallelSection& given = open_.parallel;
+    const ParallelSection& given = open_.parallel;
     RunLayout layout = {.parallel = given};
     for (const std::int64_t context : choices_.of("parallel.context", given.context, divisors(ranks_))) {
       const bool is_short = open_.data.sequence_length / context < kLeastTokens;
@@ -74,7 +75,7 @@ class Enumeration {
  private:
   /// Who holds which state.
   void add_holders(RunLayout layout) {
-    const RunConfig::ParallelSection& given = open_.parallel;
+    const ParallelSection& given = open_.parallel;
     const std::int64_t holders = layout.parallel.data * layout.parallel.context;
     std::set<std::int64_t> replicas = {1};
     // Shards within a node: each node has all of them.
@@ -106,7 +107,7 @@ class Enumeration {
   }
 
   void add_schedules(RunLayout layout, std::int64_t microbatches) {
-    const RunConfig::ParallelSection& given = open_.parallel;
+    const ParallelSection& given = open_.parallel;
     const std::int64_t pipeline = layout.parallel.pipeline;
     std::vector<PipelineSchedule> schedules = {PipelineSchedule::one_f_one_b};
     if (pipeline > 1) {
@@ -129,7 +130,7 @@ class Enumeration {
 
   /// Sequence parallelism saves memory wherever it is possible.
   void add_sequences(RunLayout layout) {
-    const RunConfig::ParallelSection& given = open_.parallel;
+    const ParallelSection& given = open_.parallel;
     const bool is_shared = layout.parallel.tensor > 1;
     for (const bool sequence : choices_.of("parallel.sequence", given.sequence, {is_shared, false})) {
       layout.parallel.sequence = sequence;
@@ -163,7 +164,7 @@ std::vector<std::string> settings_of(const RunLayout& layout, const RunConfig& o
 }
 
 std::string describe(const RunLayout& layout) {
-  const RunConfig::ParallelSection& parallel = layout.parallel;
+  const ParallelSection& parallel = layout.parallel;
   std::string text;
   const auto add = [&](std::string_view name, std::int64_t ranks) {
     if (ranks > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", name, ranks);

@@ -9,12 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/parallel_section.h"
 
 namespace strata {
 
+struct RunConfig;
+
 struct RunLayout {
-  RunConfig::ParallelSection parallel;
+  ParallelSection parallel;
   std::int64_t microbatch = 1;  ///< sequences
   friend bool operator==(const RunLayout&, const RunLayout&) = default;
 };

@@ -8,6 +8,8 @@
 
 #include "base/nth.h"
 #include "base/task_arena.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/tune/planning_rates.h"
 
 namespace strata {

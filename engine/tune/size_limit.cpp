@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "engine/graph/data_array.h"
 #include "engine/graph/graph_shape.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/strategy.h"
 
 namespace strata {

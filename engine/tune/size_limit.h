@@ -2,10 +2,10 @@
 // proportion to what is let through.
 #pragma once
 
-#include "engine/config/run_config.h"
-#include "engine/model/model.h"
-
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// Instructions of the plain program, or kernel calls of a pass, about: a minute of planning, and a gigabyte.
 constexpr double kLargestProgram = 1e6;

@@ -11,7 +11,9 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/graph/segment.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/pipeline.h"
 
 namespace strata {
@@ -125,7 +127,7 @@ std::vector<std::int32_t> balanced_cut(std::span<const double> work, std::span<c
 }
 
 std::vector<std::int32_t> cut_into_stages(const RunConfig& config, const Model& model) {
-  const RunConfig::ParallelSection& parallel = config.parallel;
+  const ParallelSection& parallel = config.parallel;
   if (parallel.pipeline == 1) {
     if (!parallel.stages.empty())
       throw ConfigError(

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "engine/config/run_config.h"
-#include "engine/model/model.h"
 
 namespace strata {
+
+struct Model;
+struct RunConfig;
 
 /// Cuts units into `chunks` stretches: of all cuts whose slowest stretch is fastest that whose largest
 /// stretch is smallest. Returns the first unit of each. REQUIRES: as many units as chunks.

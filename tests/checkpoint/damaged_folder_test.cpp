@@ -6,6 +6,9 @@
 #include "base/file.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
+#include "engine/model/build_model.h"
 #include "tests/base/overwrite.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
@@ -32,14 +35,14 @@ TEST(DamagedFolder, OfAdaptersIsReadOrRefusedInASentence) {
                                   {.adapter = {.type = AdapterType::lora,
                                                .rank = 2,
                                                .alpha = 2,
-                                               .targets = {RunConfig::AdapterSection::kAllLinear},
+                                               .targets = {AdapterSection::kAllLinear},
                                                .path = ""}});
   save_peft_folder(folder / "peft", model, kZeros, "", {}, quick());
   const std::filesystem::path path = folder / "peft/adapter_config.json";
   json config = json::parse(read_file(path));
   for (const char* key : {"rank_pattern", "alpha_pattern"}) config[key] = json::object();
   config["init_lora_weights"] = true;
-  RunConfig::AdapterSection adapter = model.adapter;
+  AdapterSection adapter = model.adapter;
   adapter.path = (folder / "peft").string();
   expect_read_or_refused(config, "adapter_config.json", 55, 250, [&](const json& damaged) {
     overwrite(path, damaged.dump());

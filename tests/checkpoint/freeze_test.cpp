@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/build_model.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"

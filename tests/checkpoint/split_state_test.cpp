@@ -4,6 +4,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/stored_state.h"
+#include "engine/model/build_model.h"
 #include "engine/model/split_model.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"

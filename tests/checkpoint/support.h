@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/model/build_model.h"
 #include "engine/model/model.h"
 #include "tests/base/faulty_file_system.h"
 #include "tests/base/overwrite.h"

@@ -7,6 +7,9 @@
 
 #include "base/file.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/config/choices.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/model/build_model.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
@@ -24,7 +27,7 @@ using ::testing::Not;
 class CheckpointOfRule : public ::testing::Test {
  protected:
   static Model model(UpdateRule rule, const std::vector<std::string>& freeze = {}) {
-    RunConfig::OptimizerSection optimizer;
+    OptimizerSection optimizer;
     if (rule != UpdateRule::adamw) optimizer.type = OptimizerType::sgd;
     if (rule == UpdateRule::sgd_momentum) optimizer.momentum = 0.9;
     return build_model(test::tiny_llama().architecture, {.freeze = freeze, .optimizer = optimizer});

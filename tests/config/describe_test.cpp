@@ -9,6 +9,7 @@
 
 #include "engine/config/keys.h"
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
 
 namespace strata {
 namespace {

@@ -15,6 +15,7 @@
 #include "engine/config/choices.h"
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_length.h"
 #include "engine/config/run_models.h"
 #include "tests/config/support.h"
@@ -214,14 +215,14 @@ TEST(Overrides, ReplaceValuesOfTheFileInOrder) {
   EXPECT_EQ(config.device.h2d_per_second, std::nullopt);
 }
 
-RunConfig::TrainSection length_of(const std::string& train, const std::vector<std::string>& overrides) {
+TrainSection length_of(const std::string& train, const std::vector<std::string>& overrides) {
   return parse_run_config(kMinimal + "train: " + train + "\n", "run.yaml", overrides).train;
 }
 
 TEST(LengthOfARun, IsInStepsOrInEpochsByWhoHasTheLastWord) {
   EXPECT_EQ(length_of("{epochs: 2.5}", {}).epochs, 2.5);
   EXPECT_EQ(length_of("{steps: 5}", {"train.epochs=3"}).epochs, 3);
-  const RunConfig::TrainSection in_steps = length_of("{epochs: 3}", {"train.steps=5"});
+  const TrainSection in_steps = length_of("{epochs: 3}", {"train.steps=5"});
   EXPECT_EQ(in_steps.epochs, std::nullopt);
   EXPECT_EQ(in_steps.steps, 5);
   EXPECT_EQ(

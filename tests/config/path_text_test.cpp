@@ -9,6 +9,7 @@
 
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
+#include "engine/config/run_config.h"
 #include "engine/config/run_models.h"
 #include "engine/config/value.h"
 #include "tests/config/support.h"

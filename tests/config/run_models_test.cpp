@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "engine/config/describe.h"
+#include "engine/config/run_config.h"
 #include "tests/config/support.h"
 
 namespace strata {

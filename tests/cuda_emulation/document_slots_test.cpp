@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "engine/config/choices.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/device/scenario.h"

@@ -1,5 +1,6 @@
 // What this program compares with the reference: the emulated kernels. They can't be in one program with the
 // CUDA device, whose launchers have the same names.
+#include "engine/config/choices.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/device/implementations.h"

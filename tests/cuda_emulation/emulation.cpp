@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "engine/config/choices.h"
 #include "tests/cuda_emulation/fiber.h"
 
 uint3 threadIdx, blockIdx;

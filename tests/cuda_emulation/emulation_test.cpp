@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/config/choices.h"
 #include "engine/device/cuda/launch.cuh"
 
 namespace strata {

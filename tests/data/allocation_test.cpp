@@ -1,6 +1,7 @@
 // fill() runs while steps do, so it may not allocate at all.
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
 #include "engine/data/batch_loader.h"
 #include "tests/data/corpus.h"
 #include "tests/support/allocations.h"

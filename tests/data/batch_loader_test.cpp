@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/context_part.h"
+#include "engine/config/run_config.h"
 #include "tests/data/corpus.h"
 
 namespace strata {

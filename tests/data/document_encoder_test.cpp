@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "engine/chat/chat_template.h"
+#include "engine/config/choices.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"
 

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "engine/config/choices.h"
 #include "engine/data/file_pattern.h"
 #include "tests/data/corpus.h"
 

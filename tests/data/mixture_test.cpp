@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "engine/data/batch_loader.h"
 #include "engine/data/training_data.h"
 #include "tests/base/expect_error.h"

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "engine/config/data_section.h"
 #include "engine/data/token_cache.h"
 #include "engine/text/utf8.h"
 #include "tests/data/corpus.h"
@@ -217,7 +218,7 @@ class RandomDocuments : public ::testing::Test {
   }
 
   Corpus corpus_;
-  RunConfig::DataSection data_;
+  DataSection data_;
 };
 
 /// STRATA_TEST_DOCUMENTS is how many times each is tried.

@@ -9,6 +9,7 @@
 
 #include "base/context_part.h"
 #include "base/dropout.h"
+#include "engine/config/run_config.h"
 #include "engine/data/training_data.h"
 #include "tests/data/corpus.h"
 

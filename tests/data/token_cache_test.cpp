@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/folder_lock.h"
+#include "engine/config/data_section.h"
 #include "engine/data/batch_loader.h"
 #include "tests/base/expect_error.h"
 #include "tests/data/corpus.h"
@@ -53,7 +54,7 @@ class TokenCache : public ::testing::Test {
   }
 
   Corpus corpus_;
-  RunConfig::DataSection data_;
+  DataSection data_;
 };
 
 // Invariant (TokenCache.*): Untrained tokens have no loss.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/config/choices.h"
 #include "tests/data/corpus.h"
 
 namespace strata {

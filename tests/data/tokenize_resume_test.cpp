@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "engine/config/choices.h"
 #include "engine/data/token_files.h"
 #include "engine/data/tokenize.h"
 #include "tests/base/faulty_file_system.h"

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/file.h"
+#include "engine/config/choices.h"
 #include "engine/text/tokenizer.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"

@@ -153,7 +153,7 @@ def test_a_wrong_path_is_found():
 
 
 def test_a_wrong_symbol_is_found():
-    has(named("`engine/config/run_config.h:RunConfig`, `run_config.h:RunConfig::MemorySection`, `std::span`, `verify()`."))
+    has(named("`engine/config/run_config.h:RunConfig`, `run_config.h:MemorySection`, `std::span`, `verify()`."))
     has(named("`engine/config/run_config.h:RunConfgi`"), "does not have the word RunConfgi")
     has(named("`engine/config/run_config.h:12`"), "name a word of the file")
     has(named("`RunConfig::no_such_name` and `no_such_function()`"), "no_such_name", "no_such_function")

@@ -12,6 +12,8 @@
 #include "base/hash.h"
 #include "engine/checkpoint/initial_weights.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/base/expect_error.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
@@ -54,7 +56,7 @@ class AdapterRun : public ::testing::Test {
   /// Layers that ranks share by outputs and by inputs: magnitudes have many nodes, so a few.
   static std::vector<std::string> of_all_kinds(AdapterType type) {
     if (type == AdapterType::dora) return {"k_proj", "down_proj"};
-    return {RunConfig::AdapterSection::kAllLinear};
+    return {AdapterSection::kAllLinear};
   }
   std::string in_folder(const std::string& name) const { return (folder_.path() / name).string(); }
 
@@ -247,7 +249,7 @@ TEST_F(AdapterRun, ReadsCheckpointsThatHaveTheWholeModel) {
 
 TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {
   run(saving());
-  const auto refusal = [&](const std::function<void(RunConfig::AdapterSection&)>& change) -> std::string {
+  const auto refusal = [&](const std::function<void(AdapterSection&)>& change) -> std::string {
     RunConfig config = saving();
     change(config.adapter);
     try {
@@ -314,7 +316,7 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
   ASSERT_EQ(begun.size(), left.size());
   for (const auto& [name, values] : left) EXPECT_TRUE(has_same_bits(values, begun.at(name))) << name;
 
-  const auto refusal = [&](const std::function<void(RunConfig::AdapterSection&)>& change) -> std::string {
+  const auto refusal = [&](const std::function<void(AdapterSection&)>& change) -> std::string {
     RunConfig other = config;
     change(other.adapter);
     try {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "tests/execute/support.h"
 #include "tests/support/queued_device.h"
 

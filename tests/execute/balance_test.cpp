@@ -1,6 +1,8 @@
 // The auxiliary loss of routing in whole runs: a number of each microbatch, made by all of its layers.
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 
 namespace strata {

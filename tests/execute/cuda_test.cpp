@@ -2,6 +2,8 @@
 // serial equals overlapped, and a checkpoint continues to the same bits, on the GPU or across devices.
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/documents_data.h"
 #include "tests/support/devices.h"
 

@@ -1,4 +1,5 @@
 // Which settings of the data a checkpoint keeps, and what is said if a run resumes with others.
+#include "engine/config/run_config.h"
 #include "engine/execute/data_settings.h"
 
 #include <gmock/gmock.h>

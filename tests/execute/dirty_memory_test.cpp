@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/dirty_memory.h"
+#include "engine/config/run_config.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 #include "tests/support/queued_device.h"

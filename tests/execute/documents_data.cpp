@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 
 namespace strata::test {
 namespace {

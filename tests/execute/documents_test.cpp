@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/documents_data.h"
 #include "tests/execute/gradients.h"
 

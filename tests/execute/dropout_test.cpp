@@ -6,6 +6,8 @@
 #include <cmath>
 #include <fstream>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/several_models.h"
 #include "tests/execute/support.h"

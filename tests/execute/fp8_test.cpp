@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "engine/checkpoint/checkpoint_list.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 
 namespace strata {

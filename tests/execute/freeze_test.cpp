@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/config/run_config.h"
 #include "engine/model/initialize.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 
 namespace strata {

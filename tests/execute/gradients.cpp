@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/model/split_model.h"
 
 namespace strata::test {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/run_config.h"
 #include "tests/execute/routing_device.h"
 #include "tests/execute/support.h"
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/watchdog.h"
+#include "engine/config/run_config.h"
 #include "offload/io_faults.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 

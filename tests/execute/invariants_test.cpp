@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 
 namespace strata {
@@ -116,7 +118,7 @@ TEST(Recomputation, TensorByTensorChangesNoBitAndThePlanIsExact) {
 
 TEST(Pins, ChangeNoBitAndThePlanIsExact) {
   const TemporaryFolder folder;
-  using Memory = RunConfig::MemorySection;
+  using Memory = MemorySection;
   struct Format {
     DType precision;
     MasterFormat master;

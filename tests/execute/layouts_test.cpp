@@ -13,6 +13,8 @@
 #include <stdexcept>
 
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

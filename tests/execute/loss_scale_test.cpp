@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/dirty_memory.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/plan_check.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"

@@ -6,6 +6,8 @@
 #include <random>
 
 #include "engine/checkpoint/safetensors.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/several_models.h"
 
 namespace strata {
@@ -33,7 +35,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-void choose_model(RunConfig::ModelSection& model, Random& random) {
+void choose_model(ModelSection& model, Random& random) {
   model.architecture = random.one_of<std::string>({"llama", "gpt2", "qwen3_moe"});
   nlohmann::json& keys = model.config;
   keys["num_hidden_layers"] = 1 + random.below(3);
@@ -80,13 +82,13 @@ std::vector<RunConfig> any_mix(const fs::path& folder, std::uint32_t seed) {
   return configs;
 }
 
-void set_memory(std::vector<RunConfig>& configs, const RunConfig::MemorySection& memory) {
+void set_memory(std::vector<RunConfig>& configs, const MemorySection& memory) {
   for (RunConfig& config : configs) config.memory = memory;
 }
 
 /// The smallest budgets of a geometric series that the models can be planned in.
 void tighten(std::vector<RunConfig>& configs, const fs::path& drive) {
-  RunConfig::MemorySection memory = configs.front().memory;
+  MemorySection memory = configs.front().memory;
   const auto raise = [&](Bytes& budget) {
     while (!test::joint_refusal(configs).empty()) {
       budget += budget / 4;

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/several_models.h"
 
 namespace strata {

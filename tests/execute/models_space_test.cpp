@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/system_error.h"
+#include "engine/config/run_config.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/small_file_system.h"
 #include "tests/checkpoint/support.h"

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/several_models.h"
 
 namespace strata {

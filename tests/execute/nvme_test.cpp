@@ -7,6 +7,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "offload/io_faults.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

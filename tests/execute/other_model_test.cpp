@@ -6,10 +6,12 @@
 #include <thread>
 
 #include "base/random.h"
+#include "engine/config/run_config.h"
 #include "engine/device/activation.h"
 #include "engine/device/scratch_rules.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/unit_builder.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 
 namespace strata::test {
@@ -56,7 +58,6 @@ class SquaredErrorRule final : public Operator {
 
 Model regression() {
   Model model;
-  model.computes = make_unit_computes();
   const Axis hidden("hidden", kHidden), outputs("outputs", kOutputs);
   const auto add = [&](UnitBuilder& builder) {
     UnitBuilder::Built built = builder.finish();

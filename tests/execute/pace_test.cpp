@@ -1,6 +1,7 @@
 // Computing and exchanges that a run file slows down, to study how lanes and ranks wait for one another.
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
 #include "tests/execute/support.h"
 
 namespace strata {

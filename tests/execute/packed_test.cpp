@@ -14,7 +14,9 @@
 #include "base/float8.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/block_scales.h"
+#include "engine/model/model.h"
 #include "engine/model/packing.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
@@ -46,7 +48,7 @@ class PackedParameters : public ::testing::Test {
       expect_the_plan_was_exact(outcome);
       hashes.insert(outcome.result.state_hash);
     };
-    const auto on_device = [](RunConfig::MemorySection& memory, TierChoice parameters, TierChoice state) {
+    const auto on_device = [](MemorySection& memory, TierChoice parameters, TierChoice state) {
       memory.parameters = parameters;
       memory.optimizer_state = state;
     };
@@ -251,7 +253,7 @@ class PackedInBlocks : public PackedParameters {
     config_.adapter = {.type = AdapterType::lora,
                        .rank = 2,
                        .alpha = 4,
-                       .targets = {RunConfig::AdapterSection::kAllLinear},
+                       .targets = {AdapterSection::kAllLinear},
                        .path = ""};
     config_.memory.frozen_as = ParameterFormat::nf4;
   }

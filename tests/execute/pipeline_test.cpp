@@ -16,6 +16,8 @@
 
 #include "collectives/comm_faults.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/program/dependencies.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"

@@ -10,6 +10,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

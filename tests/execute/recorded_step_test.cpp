@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 #include "tests/support/queued_device.h"

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 
+#include "engine/model/model.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/faulty_file_system.h"
 #include "tests/base/temporary_folder.h"

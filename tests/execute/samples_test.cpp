@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "engine/checkpoint/checkpoint_list.h"
+#include "engine/config/run_config.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/generate/generator.h"
 #include "engine/generate/model_source.h"

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

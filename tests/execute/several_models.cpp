@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/planner/planner.h"
 #include "engine/tune/planning_rates.h"
 #include "engine/tune/request_of_run.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/run_config.h"
 #include "tests/execute/support.h"
 
 namespace strata::test {

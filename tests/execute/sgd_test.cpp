@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/file.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/base/expect_error.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/config/choices.h"
+#include "engine/config/run_config.h"
 #include "engine/model/initialize.h"
+#include "engine/model/model.h"
 #include "tests/execute/several_models.h"
 
 namespace strata {
@@ -83,8 +85,8 @@ INSTANTIATE_TEST_SUITE_P(, SharedFrozen,
                            return info.param.tier + "_" + std::string(word_of(info.param.frozen_as));
                          });
 
-RunConfig::MemorySection memory_of(const std::string& tier, const TemporaryFolder& folder) {
-  RunConfig::MemorySection memory = tiny_run(folder.path()).memory;
+MemorySection memory_of(const std::string& tier, const TemporaryFolder& folder) {
+  MemorySection memory = tiny_run(folder.path()).memory;
   if (tier == "device") return memory;
   memory.device = 192 * KiB;
   memory.host = kUnlimited;

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "engine/config/run_config.h"
 #include "tests/execute/support.h"
 
 namespace strata {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "tests/base/expect_error.h"
 #include "tests/execute/support.h"
 

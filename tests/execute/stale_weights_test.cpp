@@ -13,6 +13,8 @@
 #include <mutex>
 #include <set>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/tune/stages.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
@@ -58,7 +60,7 @@ double norm(const Values& values) {
 /// torch.optim.AdamW's formulas without decay, in doubles.
 class PlainAdamW {
  public:
-  explicit PlainAdamW(const RunConfig::OptimizerSection& optimizer) : optimizer_(optimizer) {}
+  explicit PlainAdamW(const OptimizerSection& optimizer) : optimizer_(optimizer) {}
 
   Values updated(const Values& weights, const Values& gradient, double factor) {
     ++updates_;
@@ -78,7 +80,7 @@ class PlainAdamW {
   }
 
  private:
-  RunConfig::OptimizerSection optimizer_;
+  OptimizerSection optimizer_;
   double updates_ = 0;
   std::vector<double> m_, v_;
 };

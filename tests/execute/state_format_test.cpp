@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/execute/support.h"
 #include "tests/support/queued_device.h"
 

@@ -12,8 +12,10 @@
 #include <thread>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
 #include "engine/execute/plan_check.h"
 #include "engine/generate/prompts.h"
+#include "engine/model/model.h"
 #include "engine/model/run_model.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/place/stage_plans.h"

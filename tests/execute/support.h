@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/threads_communicator.h"
+#include "engine/config/run_config.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
 #include "tests/base/temporary_folder.h"

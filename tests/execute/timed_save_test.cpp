@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
 #include "tests/base/small_file_system.h"
 #include "tests/execute/support.h"
 

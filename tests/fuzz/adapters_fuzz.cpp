@@ -2,6 +2,10 @@
 // Parts that are empty are good ones.
 #include "base/file.h"
 #include "engine/checkpoint/peft_folder.h"
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {
@@ -31,7 +35,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 struct GoodFiles {
   GoodFiles() {
     const auto zeros = [](std::size_t, FlatRange, std::span<float> out) { std::ranges::fill(out, 0.0F); };
-    save_peft_folder(folder() / "good", model_with({RunConfig::AdapterSection::kAllLinear}), zeros, "", {});
+    save_peft_folder(folder() / "good", model_with({AdapterSection::kAllLinear}), zeros, "", {});
     config = read_file(folder() / "good" / "adapter_config.json");
     tensors = read_file(folder() / "good" / "adapter_model.safetensors");
   }
@@ -41,8 +45,8 @@ struct GoodFiles {
 void read_adapters(std::string_view input) {
   static const GoodFiles good;
   const std::string_view targets = next_part(input), config = next_part(input);
-  const Model model = model_with(
-      targets.empty() ? std::vector<std::string>{RunConfig::AdapterSection::kAllLinear} : lines_of(targets));
+  const Model model =
+      model_with(targets.empty() ? std::vector<std::string>{AdapterSection::kAllLinear} : lines_of(targets));
   write("adapter_config.json", config.empty() ? std::string_view(good.config) : config);
   write("adapter_model.safetensors", input.empty() ? std::string_view(good.tensors) : input);
   const PeftFolder adapters(folder(), model);

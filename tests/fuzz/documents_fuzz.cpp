@@ -2,6 +2,7 @@
 #include <array>
 #include <vector>
 
+#include "engine/config/choices.h"
 #include "engine/data/document_encoder.h"
 #include "tests/fuzz/target.h"
 

@@ -1,6 +1,7 @@
 // --set arguments, one a line, on a run file that is complete.
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

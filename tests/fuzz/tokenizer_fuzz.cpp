@@ -1,6 +1,7 @@
 // A tokenizer.json, and behind a line "--" a text that it encodes.
 #include <algorithm>
 
+#include "engine/config/choices.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/target.h"
 

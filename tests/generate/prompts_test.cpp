@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "engine/config/run_config.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/source_folder.h"
 

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
 #include "tests/base/expect_error.h"
 #include "tests/support/source_folder.h"
 
@@ -22,7 +24,7 @@ TEST(AdapterPatterns, MatchWhatTheyMatchInPeft) {
   const auto goldens =
       nlohmann::json::parse(std::ifstream(test::source_folder() / "tests/model/adapter_patterns.json"));
   for (const nlohmann::json& golden : goldens["cases"]) {
-    const RunConfig::AdapterSection adapter = {
+    const AdapterSection adapter = {
         .rank = 1, .rank_pattern = {{golden["pattern"], 2}}, .path = ""};
     AdapterPatterns patterns(adapter, "");
     const auto matched = golden["matches"].get<std::set<std::string>>();
@@ -34,7 +36,7 @@ TEST(AdapterPatterns, MatchWhatTheyMatchInPeft) {
 }
 
 TEST(AdapterPatterns, GiveTheValueOfTheFirstThatMatches) {
-  const RunConfig::AdapterSection adapter = {.rank = 4,
+  const AdapterSection adapter = {.rank = 4,
                                              .alpha = 8,
                                              .rank_pattern = {{"q_proj", 3}, {".*attn.*", 2}, {"k_proj", 9}},
                                              .alpha_pattern = {{"1.q_proj", 5}},
@@ -52,7 +54,7 @@ TEST(AdapterPatterns, GiveTheValueOfTheFirstThatMatches) {
 
 TEST(AdapterPatterns, ThatAreNoneAreRefused) {
   const auto of = [](const std::string& pattern) {
-    const RunConfig::AdapterSection adapter = {.alpha_pattern = {{pattern, 2}}, .path = ""};
+    const AdapterSection adapter = {.alpha_pattern = {{pattern, 2}}, .path = ""};
     AdapterPatterns(adapter, "adapter.").of(std::string(60, 'a'));
   };
   for (const std::string pattern : {"(", "a)|(b", "[", "*"})

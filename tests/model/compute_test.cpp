@@ -7,6 +7,9 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/config/choices.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "tests/model/tiny_model.h"
 
 namespace strata::test {

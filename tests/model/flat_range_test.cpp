@@ -1,4 +1,5 @@
 #include "engine/model/flat_range.h"
+#include "engine/model/model.h"
 
 #include <gtest/gtest.h>
 

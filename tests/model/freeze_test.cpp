@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/model/build_model.h"
 #include "engine/model/freeze_patterns.h"
 #include "engine/model/model.h"
 

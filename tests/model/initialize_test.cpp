@@ -7,7 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
 #include "engine/graph/adapters.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "tests/support/initial_unit.h"
 
 namespace strata {
@@ -117,7 +121,7 @@ TEST(Initialize, ThePaddingTokensRowIsZeroInAnySplit) {
 
 /// GPT-2's matrices have a column for each output.
 TEST(Initialize, MagnitudesAreNormsOfTheirWeightsInAnySplit) {
-  RunConfig::AdapterSection dora;
+  AdapterSection dora;
   dora.type = AdapterType::dora;
   for (const nlohmann::json& config : {nlohmann::json{{"model_type", "gpt2"},
                                                       {"n_layer", 1},

@@ -13,7 +13,10 @@
 #include "engine/graph/legality.h"
 #include "engine/graph/operators/exchange.h"
 #include "engine/graph/share_columns.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/model/sampling_model.h"
+#include "optim/update_rule.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/declared_axes.h"
 

@@ -1,3 +1,6 @@
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
+#include "engine/model/build_model.h"
 #include "engine/model/model.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +44,7 @@ using Shape = std::vector<std::int64_t>;
 TEST(Model, LayersWithOtherAdaptersAreOfOtherKinds) {
   json config = kTinyQwen2;
   config["num_hidden_layers"] = 4;
-  RunConfig::AdapterSection adapter;
+  AdapterSection adapter;
   adapter.type = AdapterType::lora;
   adapter.targets = {"*.0.self_attn.k_proj", "*.1.self_attn.k_proj", "*.2.self_attn.v_proj",
                      "*.3.self_attn.k_proj"};

@@ -11,8 +11,12 @@
 
 #include "base/float8.h"
 #include "base/precision.h"
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
 #include "engine/device/state_calls.h"
+#include "engine/model/build_model.h"
 #include "engine/model/flat_range.h"
+#include "engine/model/model.h"
 #include "engine/model/split_model.h"
 #include "tests/model/tiny_model.h"
 
@@ -72,11 +76,8 @@ TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
 /// Beside any precision, and beside adapters, which are trained.
 // Invariant (Packing.InBlocks*): Blocks of codes are those of bitsandbytes.
 TEST(Packing, InBlocksIsOfTheLinearLayersOfBlocks) {
-  const RunConfig::AdapterSection adapter = {.type = AdapterType::lora,
-                                             .rank = 2,
-                                             .alpha = 2,
-                                             .targets = {RunConfig::AdapterSection::kAllLinear},
-                                             .path = ""};
+  const AdapterSection adapter = {
+      .type = AdapterType::lora, .rank = 2, .alpha = 2, .targets = {AdapterSection::kAllLinear}, .path = ""};
   for (const auto& [name, architecture] : test::tiny_architectures()) {
     SCOPED_TRACE(name);
     const Model model = build_model(architecture, {.adapter = adapter});
@@ -174,7 +175,7 @@ TEST(Packing, SeesOnlyWhatIsOfItsFlatParameter) {
 TEST(Packing, LeavesOutWhatNormsRead) {
   Architecture architecture = test::tiny_llama_to_split();
   architecture.intermediate = 32;
-  RunConfig::AdapterSection dora;
+  AdapterSection dora;
   dora.type = AdapterType::dora;
   dora.targets = {"k_proj", "down_proj"};
   const Model model = build_model(architecture, {.rounding = Rounding::e4m3, .adapter = dora});

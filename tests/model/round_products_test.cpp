@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/precision.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/model/split_model.h"
 #include "tests/model/tiny_model.h"
 

@@ -10,8 +10,13 @@
 #include <memory>
 
 #include "base/error.h"
+#include "engine/config/adapter_section.h"
+#include "engine/config/choices.h"
 #include "engine/graph/row_keys.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/model/split_model.h"
+#include "optim/update_rule.h"
 #include "tests/model/tiny_model.h"
 
 namespace strata::test {
@@ -317,8 +322,8 @@ void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Mode
   }
 }
 
-RunConfig::AdapterSection small_adapters(AdapterType type = AdapterType::lora) {
-  RunConfig::AdapterSection adapter;
+AdapterSection small_adapters(AdapterType type = AdapterType::lora) {
+  AdapterSection adapter;
   adapter.type = type;
   adapter.rank = 3;
   return adapter;
@@ -326,7 +331,7 @@ RunConfig::AdapterSection small_adapters(AdapterType type = AdapterType::lora) {
 
 void expect_what_the_whole_one_makes(Architecture architecture, std::int64_t ranks,
                                      const std::vector<std::string>& freeze, bool splits_tokens = false,
-                                     const RunConfig::AdapterSection& adapter = {}) {
+                                     const AdapterSection& adapter = {}) {
   SCOPED_TRACE(fmt::format("frozen: {}", fmt::join(freeze, ", ")));
   architecture.expert_intermediate *= 2;  // so that it divides
   const Model model = build_model(architecture, {.adapter = adapter, .freeze = freeze});
@@ -402,7 +407,7 @@ TEST(SplitMagnitudesLongTest, MakeWhatTheWholeOnesMake) {
                                       std::pair("llama_untied", Targets{"k_proj", "down_proj"}),
                                       std::pair("phi3", Targets{"qkv_proj", "o_proj"})}) {
     SCOPED_TRACE(name);
-    RunConfig::AdapterSection adapter = small_adapters(AdapterType::dora);
+    AdapterSection adapter = small_adapters(AdapterType::dora);
     adapter.targets = targets;
     const Architecture& architecture =
         std::ranges::find(all, std::string(name), &TinyArchitecture::name)->architecture;
@@ -415,7 +420,7 @@ TEST(SplitMagnitudesLongTest, MakeWhatTheWholeOnesMake) {
 // Invariant (SplitDropoutLongTest.*): Dropout depends on the place in the run alone.
 TEST(SplitDropoutLongTest, DropsWhatTheWholeOneDrops) {
   const std::vector<TinyArchitecture> all = tiny_architectures();
-  RunConfig::AdapterSection adapter = small_adapters();
+  AdapterSection adapter = small_adapters();
   adapter.dropout = 0.5;
   for (const char* name : {"gpt2", "phi3", "olmo2", "mixtral"}) {
     SCOPED_TRACE(name);

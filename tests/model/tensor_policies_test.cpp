@@ -7,6 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/config/choices.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {
@@ -15,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-using Optimizer = RunConfig::OptimizerSection;
+using Optimizer = OptimizerSection;
 
 Model build_with(const Optimizer& optimizer, const std::vector<std::string>& freeze = {}) {
   return build_model(parse_architecture({{"model_type", "qwen2"},

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/random.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 
 namespace strata::test {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/model/compute.h"
+#include "engine/model/model.h"
 #include "tests/support/guarded_memory.h"
 
 namespace strata::test {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "collectives/nccl_communicator.h"
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
 #include "tests/cuda_emulation/stream.h"
 #include "tests/execute/support.h"
 #include "tests/support/queued_device.h"

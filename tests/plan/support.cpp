@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/precision.h"
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/tier_pair.h"
 #include "engine/plan/program/rounds.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/precision.h"
+#include "engine/config/run_config.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/planner/planner.h"
 #include "engine/plan/program/dependencies.h"

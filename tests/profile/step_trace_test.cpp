@@ -11,6 +11,8 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "engine/config/report_section.h"
+#include "engine/model/model.h"
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/profile/step_profile.h"

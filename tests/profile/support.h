@@ -1,6 +1,8 @@
 // A small plan and its profile, for tests of what is made of profiles.
 #pragma once
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/profile/step_profile.h"
 #include "tests/plan/support.h"
 #include "tests/support/plans.h"

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/planner/needs.h"
 #include "engine/plan/planner/planner.h"
 #include "engine/tune/planning_rates.h"

@@ -1,12 +1,16 @@
 // What a plan says of optimizer.groups.
 #include "engine/report/policy_report.h"
+#include "engine/config/choices.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 
 #include <gtest/gtest.h>
 
 namespace strata {
 namespace {
 
-Model model_with(const RunConfig::OptimizerSection& optimizer) {
+Model model_with(const OptimizerSection& optimizer) {
   return build_model(parse_architecture({{"model_type", "llama"},
                                          {"num_hidden_layers", 12},
                                          {"hidden_size", 64},
@@ -18,7 +22,7 @@ Model model_with(const RunConfig::OptimizerSection& optimizer) {
                      {.freeze = {"model.norm.*"}, .optimizer = optimizer});
 }
 
-const RunConfig::OptimizerSection kOptimizer = {
+const OptimizerSection kOptimizer = {
     .groups = {{.tensors = {"*layernorm*"}, .weight_decay = 0.5},
                {.tensors = {"model.embed_tokens.*", "model.layers.1?.mlp.*"}, .learning_rate_factor = 0.1}}};
 
@@ -38,7 +42,7 @@ TEST(PolicyReport, NamesEachTrainedTensorOnceAndLayersTogether) {
 }
 
 TEST(PolicyReport, NamesTheRule) {
-  RunConfig::OptimizerSection optimizer;
+  OptimizerSection optimizer;
   optimizer.type = OptimizerType::sgd;
   optimizer.decay = Decay::all;
   EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies sgd, lr, weight decay 0.1: "));

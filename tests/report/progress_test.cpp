@@ -4,6 +4,7 @@
 #include <random>
 #include <sstream>
 
+#include "engine/config/run_config.h"
 #include "engine/report/progress.h"
 
 namespace strata::test {

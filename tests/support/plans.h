@@ -12,6 +12,8 @@
 
 namespace strata {
 
+struct RunConfig;
+
 inline Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage = 0) {
   return plan_request(config, model).strategy_of(stage);
 }

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/config/choices.h"
 #include "engine/text/tokenizer.h"
 
 namespace strata::text {

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "engine/config/choices.h"
 #include "engine/text/byte_characters.h"
 #include "engine/text/decoder.h"
 #include "engine/text/normalizer.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/config/choices.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/unicode.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "engine/config/choices.h"
 #include "engine/text/tokenizer.h"
 #include "tests/support/source_folder.h"
 

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "engine/config/choices.h"
 #include "engine/text/byte_trie.h"
 #include "engine/text/pair_table.h"
 #include "engine/text/tokenizer.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "engine/config/choices.h"
 #include "engine/text/tokenizer.h"
 #include "tests/support/damaged_json.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "engine/config/choices.h"
 #include "tests/support/source_folder.h"
 
 namespace strata::text {

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/task_arena.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/place/search.h"
 #include "engine/plan/place/step_cost.h"

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
 
 namespace strata {
 namespace {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -75,13 +77,13 @@ TEST(HostShare, OfDrivesIsWhatIsFreeForEachRank) {
   EXPECT_EQ(share_of_host(config, model, {}, 3).drives, kUnlimited);
 }
 
-RunConfig::MemorySection resolved(RunConfig::MemorySection memory, DeviceKind device) {
+MemorySection resolved(MemorySection memory, DeviceKind device) {
   set_unlimited(memory, device, {.machine = 12 * GiB, .for_tiers = 10 * GiB});
   return memory;
 }
 
 TEST(UnlimitedBudgets, AreWhatTheMachineHas) {
-  RunConfig::MemorySection memory;
+  MemorySection memory;
   memory.host = kUnlimited;
   EXPECT_EQ(resolved(memory, DeviceKind::cuda).host, 10 * GiB);
   EXPECT_EQ(resolved(memory, DeviceKind::cuda).device, kUnlimited);  // the device's own
@@ -112,7 +114,7 @@ TEST(UnlimitedBudgets, ThatAreGivenStayAndAreDoubtedWhereTheMachineHasLess) {
 }
 
 TEST(UnlimitedBudgets, OfDrivesAreWhatIsFreeThere) {
-  RunConfig::MemorySection memory;
+  MemorySection memory;
   memory.host = GiB;
   const HostShare share = {.for_tiers = 10 * GiB, .drives = 7 * GiB};
   set_unlimited(memory, DeviceKind::cuda, share);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/planner/planner.h"
 #include "tests/plan/support.h"
 

@@ -10,6 +10,7 @@
 #include "base/task_arena.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
 #include "engine/model/run_model.h"
 #include "tests/plan/support.h"
 

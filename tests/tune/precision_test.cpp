@@ -1,4 +1,5 @@
 // What train.precision: auto becomes.
+#include "engine/config/run_config.h"
 #include "engine/tune/precision.h"
 
 #include <gmock/gmock.h>

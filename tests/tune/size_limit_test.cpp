@@ -10,6 +10,9 @@
 #include "base/checked.h"
 #include "engine/config/keys.h"
 #include "engine/config/load.h"
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "tests/plan/support.h"
 
 namespace strata {

@@ -9,6 +9,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/program/rounds.h"

@@ -8,8 +8,8 @@
 
 namespace strata {
 
-class TaskArena;
 struct CpuContext;
+class TaskArena;
 
 class CpuKernels final : public Kernels {
  public:

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/nth.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/nth.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/lower/schedule.h"

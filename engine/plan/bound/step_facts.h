@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/model/model.h"
 #include "engine/plan/cost/rates.h"
 #include "engine/plan/lower/strategy.h"
 
 namespace strata {
+
+struct Model;
 
 struct UnitFacts {
   /// How much of its activations a unit may save.

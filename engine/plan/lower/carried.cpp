@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/nth.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/config/choices.h"
 #include "engine/plan/program/tasks.h"
 
 namespace strata {

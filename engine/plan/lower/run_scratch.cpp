@@ -1,6 +1,7 @@
 #include "engine/plan/lower/run_scratch.h"
 
 #include "engine/device/state_calls.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/lower.h"
 
 namespace strata {

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/pipeline.h"
 
 namespace strata {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/model/model.h"
+
 namespace strata {
 
 std::vector<Value*> StateLayout::state_of(std::int32_t u) {

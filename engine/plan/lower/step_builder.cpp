@@ -4,6 +4,7 @@
 
 #include "base/nth.h"
 #include "collectives/sent_bytes.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/graph/data_array.h"
+#include "engine/model/model.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/step_scalars.h"

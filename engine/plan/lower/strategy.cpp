@@ -4,6 +4,7 @@
 
 #include "collectives/sent_bytes.h"
 #include "engine/graph/data_array.h"
+#include "engine/model/model.h"
 
 namespace strata {
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/model/model.h"
 
 namespace strata {
 

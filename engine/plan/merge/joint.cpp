@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nth.h"
 #include "base/task_arena.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/merge/joint_round.h"

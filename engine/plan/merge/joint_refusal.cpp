@@ -13,6 +13,8 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/merge/joint.h"
 #include "engine/plan/place/placement.h"
 #include "engine/plan/place/refusal.h"

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/model/model.h"
 #include "engine/plan/place/plan_request.h"
 
 namespace strata {
+
+struct Model;
 
 /// REQUIRES: the model outlives its planner. Of all models of a run the requests' memory and lanes are equal.
 struct ModelToPlan {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/config/choices.h"
+#include "engine/model/model.h"
 
 namespace strata {
 namespace {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/model/model.h"
 #include "engine/plan/merge/turn_sequence.h"
 
 namespace strata {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/config/choices.h"
 
 namespace strata {
 namespace {

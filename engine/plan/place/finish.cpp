@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nth.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/lower.h"
 
 namespace strata {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/place/drive_share.h"

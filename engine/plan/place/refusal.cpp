@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/model/model.h"
+
 namespace strata {
 namespace {
 

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/model/model.h"
 #include "engine/plan/place/search.h"
 
 namespace strata {
+
+struct Model;
 
 /// Larger budgets with which a run is planned; nothing: what there is is enough. They are the smallest: the
 /// device's first, then what the host needs beside it, then the drives.

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/model/model.h"
 #include "engine/plan/bound/certificate.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/lower/lower.h"

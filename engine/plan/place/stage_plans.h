@@ -4,12 +4,13 @@
 #include <optional>
 #include <vector>
 
-#include "engine/model/model.h"
 #include "engine/plan/cost/rates.h"
 #include "engine/plan/place/plan.h"
 #include "engine/plan/place/plan_request.h"
 
 namespace strata {
+
+struct Model;
 
 /// Nothing if the budgets cannot hold some stage.
 std::optional<std::vector<Plan>> find_plans(const PlanRequest& request, const Model& model,

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/place/step_cost.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/model/model.h"
 #include "engine/plan/bound/step_facts.h"
 
 namespace strata {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/nth.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 
 namespace strata {

@@ -13,6 +13,9 @@
 #include <string>
 
 #include "base/precision.h"
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/tier_pair.h"

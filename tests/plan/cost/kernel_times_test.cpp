@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "engine/config/run_config.h"
 #include "engine/plan/cost/timeline.h"
 #include "tests/plan/support.h"
 

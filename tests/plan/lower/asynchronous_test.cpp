@@ -10,6 +10,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/passes/prefetch.h"

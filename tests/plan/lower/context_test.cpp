@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/model/split_context.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "tests/plan/support.h"

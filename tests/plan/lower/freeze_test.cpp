@@ -4,6 +4,9 @@
 
 #include <set>
 
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/precision.h"
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/program/memory.h"

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "engine/config/choices.h"
 #include "engine/plan/program/tasks.h"
 
 namespace strata {

@@ -2,13 +2,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "engine/config/choices.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "optim/step_scalars.h"
 #include "tests/plan/support.h"
 
 namespace strata::test {
 namespace {
 
-Model model_with(const RunConfig::OptimizerSection& optimizer) {
+Model model_with(const OptimizerSection& optimizer) {
   return build_model(tiny_model().architecture, {.optimizer = optimizer});
 }
 
@@ -20,7 +24,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 // Invariant: Groups change only what they name.
 TEST(TensorPolicies, ChangeOnlyTheScalarsOfAProgram) {
-  RunConfig::OptimizerSection groups, all;
+  OptimizerSection groups, all;
   groups.groups = {{.tensors = {"*.mlp.*"}, .learning_rate_factor = 2},
                    {.tensors = {"*norm*"}, .weight_decay = 1},
                    {.tensors = {"*.1.*"}, .weight_decay = 3}};

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/model/sampling_model.h"
 #include "engine/plan/place/search.h"
 #include "tests/plan/support.h"

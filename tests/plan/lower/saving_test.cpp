@@ -4,6 +4,8 @@
 
 #include <regex>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"

@@ -8,6 +8,7 @@
 #include <map>
 #include <regex>
 
+#include "engine/config/choices.h"
 #include "tests/plan/support.h"
 
 namespace strata::test {

@@ -1,6 +1,9 @@
 // What ranks hold, and what they send one another: the formulas of ZeRO (Rajbhandari et al. 2020), exactly.
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "tests/plan/support.h"

@@ -2,6 +2,9 @@
 // value, whose way through the program every pass keeps.
 #include <gtest/gtest.h>
 
+#include "engine/config/choices.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "tests/plan/support.h"

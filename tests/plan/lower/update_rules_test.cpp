@@ -8,6 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/config/choices.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
@@ -18,7 +22,7 @@ namespace strata::test {
 namespace {
 
 Model model_of(UpdateRule rule) {
-  RunConfig::OptimizerSection optimizer;
+  OptimizerSection optimizer;
   if (rule != UpdateRule::adamw) optimizer.type = OptimizerType::sgd;
   if (rule == UpdateRule::sgd_momentum) optimizer.momentum = 0.5;
   Model model = build_model(tiny_model().architecture, {.optimizer = optimizer});

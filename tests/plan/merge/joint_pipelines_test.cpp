@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/merge/joint.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "tests/plan/support.h"

@@ -8,6 +8,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -32,7 +34,7 @@ class Models {
   const RunConfig& config(std::size_t m) const { return members_[m]->config; }
   const Model& model(std::size_t m) const { return members_[m]->model; }
 
-  void set_memory(const RunConfig::MemorySection& memory) {
+  void set_memory(const MemorySection& memory) {
     for (const auto& member : members_) member->config.memory = memory;
   }
 
@@ -73,8 +75,8 @@ Models mixed_models() {
   return models;
 }
 
-RunConfig::MemorySection memory_of(Bytes device, std::optional<Bytes> host, Bytes nvme = 0) {
-  RunConfig::MemorySection memory = tiny_config().memory;
+MemorySection memory_of(Bytes device, std::optional<Bytes> host, Bytes nvme = 0) {
+  MemorySection memory = tiny_config().memory;
   memory.device = device;
   memory.host = host;
   if (nvme > 0) memory.nvme_path = {"drive"};
@@ -101,7 +103,7 @@ Bytes smallest_device(Models& models) {
 }
 
 void expect_exact(const Models& models, const Plan& plan) {
-  const RunConfig::MemorySection& memory = models.config(0).memory;
+  const MemorySection& memory = models.config(0).memory;
   EXPECT_LE(plan.arena_bytes(Tier::device), memory.device);
   EXPECT_LE(plan.arena_bytes(Tier::host), memory.host.value_or(kUnlimited));
   EXPECT_LE(plan.arena_bytes(Tier::nvme), memory.nvme_size);
@@ -143,7 +145,7 @@ TEST(JointPlansLongTest, AreExactWithinEveryBudget) {
   Models models = mixed_models();
   const Bytes smallest = smallest_device(models);
   const Bytes state = 220 * KiB;
-  for (const RunConfig::MemorySection& memory :
+  for (const MemorySection& memory :
        {memory_of(kUnlimited, kUnlimited), memory_of(2 * smallest, kUnlimited),
         memory_of(smallest, kUnlimited), memory_of(smallest, state, 8 * MiB),
         memory_of(4 * smallest, state / 2, 8 * MiB), memory_of(kUnlimited, std::nullopt)}) {

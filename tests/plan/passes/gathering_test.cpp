@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"

@@ -3,6 +3,9 @@
 
 #include <set>
 
+#include "engine/config/choices.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "tests/plan/support.h"

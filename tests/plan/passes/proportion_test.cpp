@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <random>
 
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/live_bytes.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"

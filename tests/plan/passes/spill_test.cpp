@@ -2,6 +2,8 @@
 // memory there is; and how little it moves.
 #include <gtest/gtest.h>
 
+#include "engine/config/choices.h"
+#include "engine/model/model.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/place/step_cost.h"
 #include "engine/plan/program/memory.h"
 #include "tests/plan/support.h"

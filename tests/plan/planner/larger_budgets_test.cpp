@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/place/search.h"
 #include "engine/plan/planner/planned_run.h"
 #include "tests/plan/support.h"

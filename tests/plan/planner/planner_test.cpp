@@ -7,6 +7,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
 #include "engine/plan/cost/timeline.h"
 #include "tests/plan/support.h"
 

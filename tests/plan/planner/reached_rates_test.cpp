@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "engine/plan/planner/needs.h"
 #include "engine/plan/planner/planned_run.h"
 #include "engine/plan/planner/run_certificate.h"

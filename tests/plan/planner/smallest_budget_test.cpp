@@ -8,6 +8,8 @@
 #include <random>
 
 #include "engine/config/keys.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -79,7 +81,7 @@ class Grid {
   }
 
   void pick_tiers(RunConfig& config) {
-    RunConfig::MemorySection& memory = config.memory;
+    MemorySection& memory = config.memory;
     const bool has_host = one_of({true, true, false}), has_drives = has_host && one_of({true, false});
     if (!has_host) memory.host.reset();
     if (has_drives) memory.nvme_path = {"/drive"};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
 #include "tests/plan/support.h"
 
 namespace strata {

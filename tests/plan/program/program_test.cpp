@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "engine/model/model.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
 #include "tests/plan/support.h"
