@@ -24,7 +24,7 @@
 #include <fmt/format.h>
 
 #include "base/task_arena.h"
-#include "engine/execute/measure.h"
+#include "engine/run/execute/measure.h"
 #include "optim/optimizer_state.h"
 
 #undef HWY_TARGET_INCLUDE

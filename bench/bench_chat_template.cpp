@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "engine/chat/chat_template.h"
-#include "engine/chat/trained_text.h"
+#include "engine/input/chat/chat_template.h"
+#include "engine/input/chat/trained_text.h"
 
 namespace strata::chat {
 namespace {

@@ -25,10 +25,10 @@
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/elementwise_calls.h"
 #include "engine/device/state_calls.h"
-#include "engine/execute/unit_share.h"
 #include "engine/model/compute.h"
 #include "engine/model/model.h"
 #include "engine/model/run_model.h"
+#include "engine/run/execute/unit_share.h"
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/gpu_emulation/emulated_gpu.h"
 

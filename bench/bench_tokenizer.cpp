@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/config/choices.h"
-#include "engine/text/tokenizer.h"
+#include "engine/input/text/tokenizer.h"
 
 namespace strata::text {
 namespace {

@@ -16,7 +16,7 @@
 #include "engine/device/cuda/cuda_device.h"
 #endif
 #include "engine/device/elementwise_calls.h"
-#include "engine/execute/measure.h"
+#include "engine/run/execute/measure.h"
 
 namespace strata::bench {
 

@@ -19,7 +19,7 @@ if(EXISTS ${SOURCE}/.git)
 endif()
 string(CONCAT text
   "// Written by cmake/build_facts.cmake.\n"
-  "#include \"engine/cli/build_facts.h\"\n\n"
+  "#include \"engine/tools/cli/build_facts.h\"\n\n"
   "namespace strata {\n\n"
   "const BuildFacts& build_facts() {\n"
   "  static constexpr BuildFacts kFacts = {.version = \"${VERSION}\", .type = \"${TYPE}\", .commit = \"${commit}\",\n"

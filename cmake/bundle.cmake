@@ -64,7 +64,7 @@ install(FILES tests/layouts/pairs.txt DESTINATION tests/layouts ${bundled})
 install(DIRECTORY examples docs DESTINATION . ${bundled})
 # Pages link to these.
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md DESTINATION . ${bundled})
-install(FILES engine/profile/page/d3-licence.txt DESTINATION engine/profile/page ${bundled})
+install(FILES engine/tools/profile/page/d3-licence.txt DESTINATION engine/tools/profile/page ${bundled})
 install(FILES tests/parity/README.md DESTINATION tests/parity ${bundled})
 install(DIRECTORY bench/history DESTINATION bench ${bundled}
         PATTERN first EXCLUDE PATTERN second EXCLUDE PATTERN "*-logs-*.tar.gz" EXCLUDE)

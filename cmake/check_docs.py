@@ -2,8 +2,8 @@
 """Checks that what pages name exists: check_docs.py [--root ROOT] [PAGES...]
 
 In inline code, and in commands and run files of fenced blocks, of README.md, docs/ and the README.md of other folders:
-1. `engine/graph/unit.h`, or its end from a folder on, or a header's bare name: a file or folder of the repository.
-2. `engine/graph/unit.h:Unit`: a word of that file. `lower()` and `Unit::name`: words of some source.
+1. `engine/model/graph/unit.h`, or its end from a folder on, or a header's bare name: a file or folder of the repository.
+2. `engine/model/graph/unit.h:Unit`: a word of that file. `lower()` and `Unit::name`: words of some source.
 3. `train.batch`, `train.batch=8`, `memory: {device: 1GiB}`: keys of the run file.
 4. `strata plan RUN.yaml --ranks 4`: a command and its options. `--ranks`: an option of something in the repository.
 5. `Placement.*`, `Merge.NeedsNoMore*`: tests of GoogleTest.
@@ -90,8 +90,8 @@ class Repository:
         return keys, prefixes | ({"sweep", "models"} if keys else set())
 
     def read_commands(self):
-        """The options of each command of strata that its help lists, from engine/cli/main.cpp."""
-        name = "engine/cli/main.cpp"
+        """The options of each command of strata that its help lists, from engine/tools/cli/main.cpp."""
+        name = "engine/tools/cli/main.cpp"
         if name not in self.files:
             return {}
         text = self.text(name)

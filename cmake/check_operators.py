@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks that passes ask operators, and know none by its name: check_operators.py [ROOT]
 
-1. Concrete rules (classes of engine/graph/operators) are named, and their headers included, by three kinds of files: the rules'
+1. Concrete rules (classes of engine/model/graph/operators) are named, and their headers included, by three kinds of files: the rules'
    own, those that write graphs down (BUILDERS and architectures), and tests.
-2. Nobody outside engine/graph/operators finds out a rule's type: no cast, no typeid, no comparison of its name.
+2. Nobody outside engine/model/graph/operators finds out a rule's type: no cast, no typeid, no comparison of its name.
 3. No rule is an answer of another: no function returns a concrete rule, and no enum lists kinds of rules.
 
 Exit status 1 and one sentence per finding."""
@@ -12,15 +12,15 @@ import re
 import subprocess
 import sys
 
-OPERATORS = "engine/graph/operators/"
-INTERFACE = {"engine/graph/operator.h", "engine/graph/operator_forms.h"}
+OPERATORS = "engine/model/graph/operators/"
+INTERFACE = {"engine/model/graph/operator.h", "engine/model/graph/operator_forms.h"}
 # Files that write nodes of rules that they choose themselves.
 BUILDERS = {
-    "engine/graph/unit_builder.h",    # what architectures write graphs with
-    "engine/graph/unit_builder.cpp",
-    "engine/graph/derivation.cpp",    # adds up gradients
-    "engine/graph/logits_graph.cpp",  # takes rows for a head
-    "engine/graph/split_unit.cpp",    # puts exchanges between nodes
+    "engine/model/graph/unit_builder.h",    # what architectures write graphs with
+    "engine/model/graph/unit_builder.cpp",
+    "engine/model/graph/derivation.cpp",    # adds up gradients
+    "engine/model/graph/logits_graph.cpp",  # takes rows for a head
+    "engine/model/graph/split_unit.cpp",    # puts exchanges between nodes
 }
 SOURCES = (".h", ".cpp", ".cu", ".cuh")
 RULE_CLASS = re.compile(r"\bclass\s+(\w+)\s+(?:final\s*)?:\s*public\s+(?:Gradient)?Operator\b")
@@ -28,7 +28,7 @@ ARCHITECTURE = re.compile(r"^const ArchitectureRules k\w+", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(%s[^"]+)"' % re.escape(OPERATORS))
 NAMED = re.compile(r'\brule(?:\(\)|_)?\s*->\s*name\(\)\s*(?:[!=]=\s*"|\.(?:starts_with|ends_with|contains|find|compare)\()|"\s*[!=]=\s*[\w.>-]*\brule->name\(\)')
 KINDS = re.compile(r"\benum\s+(?:class\s+)?(?:Rule|Operator|Node)(?:Kind|Type|Class)\b")
-ASK = "ask the rule by a question of engine/graph/operator.h instead (docs/contributing/adding.md, An operator)"
+ASK = "ask the rule by a question of engine/model/graph/operator.h instead (docs/contributing/adding.md, An operator)"
 
 
 def code_of(text, strings=False):
@@ -64,14 +64,14 @@ class Check:
 
     def builds(self, name):
         return (name in BUILDERS or name.startswith("tests/") or
-                (name.startswith("engine/model/") and bool(ARCHITECTURE.search(self.texts[name]))))
+                (name.startswith("engine/model/architectures/") and bool(ARCHITECTURE.search(self.texts[name]))))
 
     def check_file(self, name, text):
         code, with_strings = code_of(text), code_of(text, strings=True)
         if name.startswith(OPERATORS):
             if name.endswith(".h"):
                 self.find(name, self.accessor, code, lambda match: f"returns a concrete rule ({match.group().split()[0]}): return a value "
-                          "of engine/graph/operator_forms.h")
+                          "of engine/model/graph/operator_forms.h")
             return
         self.find(name, self.cast, code, lambda match: f"finds out a rule's type ({match.group().split('<')[0].strip(' (')}): {ASK}")
         self.find(name, KINDS, code, lambda match: f"lists kinds of rules: {ASK}")

@@ -1,5 +1,5 @@
 // How a tensor is updated. A policy belongs to a whole tensor with its shape, which is known where the tensor
-// is (engine/graph/unit.h): a stretch of a flat parameter has forgotten it.
+// is (engine/model/graph/unit.h): a stretch of a flat parameter has forgotten it.
 #pragma once
 
 #include "optim/update_rule.h"

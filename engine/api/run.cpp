@@ -8,14 +8,14 @@
 #include "engine/api/strata/strata.h"
 #include "engine/config/run_config.h"
 #include "engine/config/run_models.h"
-#include "engine/execute/trainer.h"
 #include "engine/plan/planner/planned_run.h"
-#include "engine/run/default_folder.h"
-#include "engine/run/layout.h"
-#include "engine/run/precision.h"
-#include "engine/run/prepared_run.h"
-#include "engine/run/run_to_plan.h"
-#include "engine/tune/planning_rates.h"
+#include "engine/run/assembly/default_folder.h"
+#include "engine/run/assembly/layout.h"
+#include "engine/run/assembly/precision.h"
+#include "engine/run/assembly/prepared_run.h"
+#include "engine/run/assembly/run_to_plan.h"
+#include "engine/run/execute/trainer.h"
+#include "engine/run/tune/planning_rates.h"
 
 namespace strata {
 

@@ -4,9 +4,9 @@
 #include "engine/api/errors.h"
 #include "engine/api/strata/strata.h"
 #include "engine/config/choices.h"
-#include "engine/generate/generator.h"
-#include "engine/generate/prompts.h"
-#include "engine/run/opened_model.h"
+#include "engine/run/assembly/opened_model.h"
+#include "engine/run/generate/generator.h"
+#include "engine/run/generate/prompts.h"
 
 namespace strata {
 

@@ -83,7 +83,8 @@ struct Words<Tokenizer> {
   static constexpr std::array<std::string_view, 3> list = {"bytes", "none", "auto"};
 };
 
-/// What the files hold. automatic: what they look like, by content and name (engine/data/document_form.h).
+/// What the files hold. automatic: what they look like, by content and name
+/// (engine/input/data/document_form.h).
 enum class DataFormat : std::uint8_t { automatic, text, records, tokens };
 template <>
 struct Words<DataFormat> {

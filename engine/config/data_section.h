@@ -12,7 +12,7 @@
 
 namespace strata {
 
-/// What a record of data may have, by the names that data.fields knows (engine/data/record.h).
+/// What a record of data may have, by the names that data.fields knows (engine/input/data/record.h).
 inline constexpr std::array<std::string_view, 9> kRecordFields = {
     "text", "prompt", "completion", "messages", "tools", "system", "instruction", "input", "output"};
 

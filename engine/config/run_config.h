@@ -37,7 +37,7 @@ struct RunConfig {
   /// Whether some of the model is not trained.
   bool freezes() const { return !train.freeze.empty() || adapter.type != AdapterType::none; }
   /// What the device stores. REQUIRES: train.precision is given or was chosen
-  /// (engine/tune/precision.h).
+  /// (engine/run/tune/precision.h).
   DType precision() const { return train.precision.value().storage; }
   /// Whether attention and positions are those of a sequence's documents, each alone.
   bool is_within_documents() const { return data.packing != DataPacking::none; }

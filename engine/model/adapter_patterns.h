@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/config/adapter_section.h"
-#include "engine/text/regex.h"
+#include "engine/input/text/regex.h"
 
 namespace strata {
 

@@ -11,7 +11,7 @@
 #include "base/nth.h"
 #include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
-#include "engine/graph/adapters.h"
+#include "engine/model/graph/adapters.h"
 #include "engine/model/name_patterns.h"
 
 namespace strata {
@@ -20,8 +20,7 @@ bool AdapterTargets::is_target(const std::string& layer) {
   bool found = false;
   for (std::size_t i = 0; i < adapter_.targets.size(); ++i) {
     const std::string& target = adapter_.targets[i];
-    if (target != AdapterSection::kAllLinear && !matches(target, layer) &&
-        !matches("*." + target, layer))
+    if (target != AdapterSection::kAllLinear && !matches(target, layer) && !matches("*." + target, layer))
       continue;
     found = is_used_[i] = true;
   }
@@ -65,8 +64,7 @@ std::string described(const ValuesByPattern<T>& values) {
 
 }  // namespace
 
-std::string adapter_difference(const AdapterSection& stored,
-                               const AdapterSection& wanted) {
+std::string adapter_difference(const AdapterSection& stored, const AdapterSection& wanted) {
   const auto differ = [](const char* key, const auto& a, const auto& b) {
     return a == b ? std::string() : fmt::format("adapter.{} {} there, {} here", key, a, b);
   };

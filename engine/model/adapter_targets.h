@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/config/adapter_section.h"
-#include "engine/graph/unit_builder.h"
 #include "engine/model/adapter_patterns.h"
+#include "engine/model/graph/unit_builder.h"
 
 namespace strata {
 
@@ -33,7 +33,6 @@ class AdapterTargets {
 };
 
 /// What of two runs' adapters differs, as run files say it; empty: nothing that matters to their state.
-std::string adapter_difference(const AdapterSection& stored,
-                               const AdapterSection& wanted);
+std::string adapter_difference(const AdapterSection& stored, const AdapterSection& wanted);
 
 }  // namespace strata

@@ -7,15 +7,15 @@
 #include <utility>
 
 #include "base/precision.h"
-#include "engine/graph/adapters.h"
-#include "engine/graph/derive.h"
-#include "engine/graph/freeze.h"
-#include "engine/graph/round_products.h"
-#include "engine/graph/row_keys.h"
-#include "engine/graph/within_documents.h"
 #include "engine/model/adapter_targets.h"
-#include "engine/model/architecture_rules.h"
+#include "engine/model/architectures/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
+#include "engine/model/graph/adapters.h"
+#include "engine/model/graph/derive.h"
+#include "engine/model/graph/freeze.h"
+#include "engine/model/graph/round_products.h"
+#include "engine/model/graph/row_keys.h"
+#include "engine/model/graph/within_documents.h"
 #include "engine/model/model.h"
 #include "engine/model/tensor_policies.h"
 

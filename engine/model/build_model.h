@@ -8,7 +8,7 @@
 #include "base/sequence_form.h"
 #include "engine/config/adapter_section.h"
 #include "engine/config/optimizer_section.h"
-#include "engine/model/architecture.h"
+#include "engine/model/architectures/architecture.h"
 
 namespace strata {
 
@@ -19,7 +19,7 @@ struct Model;
 struct ModelChanges {
   Rounding rounding = Rounding::none;    ///< of what linear layers multiply
   AdapterSection adapter = {};           ///< adapter_targets.h; all else is frozen
-  SequenceForm form = {};                ///< of the texts: engine/graph/within_documents.h
+  SequenceForm form = {};                ///< of the texts: engine/model/graph/within_documents.h
   std::vector<std::string> freeze = {};  ///< patterns of tensors that are not trained: freeze_patterns.h
   OptimizerSection optimizer = {};       ///< how the others are updated: tensor_policies.h
 };

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/context_part.h"
-#include "engine/graph/unit.h"
-#include "engine/graph/unit_passes.h"
-#include "engine/model/rotary.h"
+#include "engine/model/architectures/rotary.h"
+#include "engine/model/graph/unit.h"
+#include "engine/model/graph/unit_passes.h"
 
 namespace strata {
 

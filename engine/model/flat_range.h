@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/graph/unit.h"
+#include "engine/model/graph/unit.h"
 
 namespace strata {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/unit.h"
+#include "engine/model/graph/unit.h"
 #include "engine/model/name_patterns.h"
 
 namespace strata {

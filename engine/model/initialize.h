@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/graph/unit.h"
-#include "engine/model/architecture.h"
+#include "engine/model/architectures/architecture.h"
+#include "engine/model/graph/unit.h"
 
 namespace strata {
 

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "engine/config/choices.h"
-#include "engine/graph/graph_shape.h"
+#include "engine/model/graph/graph_shape.h"
 
 namespace strata {
 

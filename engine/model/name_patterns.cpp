@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/nth.h"
-#include "engine/graph/unit.h"
+#include "engine/model/graph/unit.h"
 #include "engine/model/model.h"
 
 namespace strata {

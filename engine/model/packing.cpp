@@ -7,7 +7,7 @@
 #include "base/precision.h"
 #include "engine/config/choices.h"
 #include "engine/device/state_calls.h"
-#include "engine/graph/graph_shape.h"
+#include "engine/model/graph/graph_shape.h"
 #include "engine/model/model.h"
 
 namespace strata {

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "engine/config/choices.h"
-#include "engine/graph/unit.h"
+#include "engine/model/graph/unit.h"
 #include "optim/packing.h"
 
 namespace strata {

@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "engine/config/run_config.h"
-#include "engine/model/architecture_rules.h"
+#include "engine/model/architectures/architecture_rules.h"
+#include "engine/model/architectures/dropout.h"
 #include "engine/model/build_model.h"
-#include "engine/model/dropout.h"
 #include "engine/model/model.h"
 #include "engine/model/sampling_model.h"
 #include "engine/model/split_context.h"

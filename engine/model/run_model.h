@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/model/architecture.h"
+#include "engine/model/architectures/architecture.h"
 
 namespace strata {
 

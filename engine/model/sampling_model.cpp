@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "engine/graph/derive.h"
-#include "engine/graph/logits_graph.h"
+#include "engine/model/graph/derive.h"
+#include "engine/model/graph/logits_graph.h"
 #include "engine/model/model.h"
 
 namespace strata {

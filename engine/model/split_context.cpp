@@ -4,7 +4,7 @@
 
 #include "base/context_part.h"
 #include "engine/config/run_config.h"
-#include "engine/graph/share_sequences.h"
+#include "engine/model/graph/share_sequences.h"
 #include "engine/model/model.h"
 
 namespace strata {

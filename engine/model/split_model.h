@@ -1,7 +1,7 @@
 // A model as one of the ranks has it that share each unit's passes: tensor parallelism.
 #pragma once
 
-#include "engine/graph/split_unit.h"
+#include "engine/model/graph/split_unit.h"
 
 namespace strata {
 

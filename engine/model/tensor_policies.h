@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/config/optimizer_section.h"
-#include "engine/graph/unit.h"
+#include "engine/model/graph/unit.h"
 #include "engine/model/name_patterns.h"
 #include "optim/update_policy.h"
 

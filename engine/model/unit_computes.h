@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "base/dtype.h"
-#include "engine/graph/unit_memory.h"
+#include "engine/model/graph/unit_memory.h"
 
 namespace strata {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/nth.h"
-#include "engine/graph/adapters.h"
+#include "engine/model/graph/adapters.h"
 #include "engine/model/model.h"
 
 namespace strata {

@@ -1,5 +1,5 @@
 // How units are filled with what tensors begin with, and the lengths of a weight's rows or columns, with
-// which magnitudes beside it begin (engine/graph/adapters.h).
+// which magnitudes beside it begin (engine/model/graph/adapters.h).
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/chat/template_files.h"
+#include "engine/input/chat/template_files.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/damaged_json.h"
 

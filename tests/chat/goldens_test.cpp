@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "engine/chat/chat_template.h"
-#include "engine/chat/trained_text.h"
+#include "engine/input/chat/chat_template.h"
+#include "engine/input/chat/trained_text.h"
 #include "tests/support/source_folder.h"
 
 namespace strata::chat {

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/chat/chat_template.h"
-#include "engine/chat/filters.h"
-#include "engine/chat/methods.h"
-#include "engine/chat/tests.h"
+#include "engine/input/chat/chat_template.h"
+#include "engine/input/chat/filters.h"
+#include "engine/input/chat/methods.h"
+#include "engine/input/chat/tests.h"
 #include "tests/support/allocations.h"
 
 namespace strata::chat {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "engine/chat/chat_template.h"
-#include "engine/chat/meter.h"
-#include "engine/chat/text_operations.h"
-#include "engine/text/utf8.h"
+#include "engine/input/chat/chat_template.h"
+#include "engine/input/chat/meter.h"
+#include "engine/input/chat/text_operations.h"
+#include "engine/input/text/utf8.h"
 #include "tests/support/source_folder.h"
 
 namespace strata::chat {

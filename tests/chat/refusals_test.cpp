@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/chat/chat_template.h"
+#include "engine/input/chat/chat_template.h"
 
 namespace strata::chat {
 namespace {

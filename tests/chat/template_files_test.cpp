@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "engine/chat/chat_template.h"
+#include "engine/input/chat/chat_template.h"
 
 namespace strata::chat {
 namespace {

@@ -1,5 +1,5 @@
 // Which part of a conversation is trained.
-#include "engine/chat/trained_text.h"
+#include "engine/input/chat/trained_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/error.h"
-#include "engine/checkpoint/safetensors.h"
+#include "engine/run/checkpoint/safetensors.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/faulty_file_system.h"
 #include "tests/base/overwrite.h"

@@ -1,11 +1,11 @@
-#include "engine/checkpoint/companions.h"
+#include "engine/run/checkpoint/companions.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
 

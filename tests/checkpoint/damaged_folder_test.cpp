@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "engine/checkpoint/hf_folder.h"
-#include "engine/checkpoint/peft_folder.h"
 #include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
 #include "engine/model/build_model.h"
+#include "engine/run/checkpoint/hf_folder.h"
+#include "engine/run/checkpoint/peft_folder.h"
 #include "tests/base/overwrite.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <thread>
 
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/model/build_model.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/hf_folder.h"
+#include "engine/run/checkpoint/hf_folder.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/checkpoint/hf_folder.h"
+#include "engine/run/checkpoint/hf_folder.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/hostile.h"
 #include "tests/checkpoint/support.h"

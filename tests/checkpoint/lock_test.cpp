@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <set>
 
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/checkpoint_space.h"
+#include "engine/run/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint_space.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/base/unreadable_file_system.h"

@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "base/system_error.h"
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
 

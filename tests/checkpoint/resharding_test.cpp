@@ -5,9 +5,9 @@
 #include <set>
 
 #include "collectives/launcher.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/hf_folder.h"
-#include "engine/checkpoint/safetensors.h"
+#include "engine/run/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/hf_folder.h"
+#include "engine/run/checkpoint/safetensors.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"

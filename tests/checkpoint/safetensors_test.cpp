@@ -1,4 +1,4 @@
-#include "engine/checkpoint/safetensors.h"
+#include "engine/run/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
 

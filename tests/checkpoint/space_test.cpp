@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "collectives/agreement.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/checkpoint_space.h"
+#include "engine/run/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint_space.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/small_file_system.h"
 #include "tests/base/temporary_folder.h"

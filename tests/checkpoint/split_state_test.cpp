@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/stored_state.h"
 #include "engine/model/build_model.h"
 #include "engine/model/split_model.h"
+#include "engine/run/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/stored_state.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"
 #include "tests/support/initial_unit.h"

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/stored_state.h"
+#include "engine/run/checkpoint/stored_state.h"
 
 #include <gtest/gtest.h>
 

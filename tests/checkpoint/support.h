@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/file.h"
-#include "engine/checkpoint/hf_folder.h"
-#include "engine/checkpoint/manifest.h"
 #include "engine/model/build_model.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/hf_folder.h"
+#include "engine/run/checkpoint/manifest.h"
 #include "tests/base/faulty_file_system.h"
 #include "tests/base/overwrite.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "base/file.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/config/choices.h"
 #include "engine/config/optimizer_section.h"
 #include "engine/model/build_model.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"

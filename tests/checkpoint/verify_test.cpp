@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/config/run_config.h"
-#include "engine/data/batch_loader.h"
+#include "engine/input/data/batch_loader.h"
 #include "tests/data/corpus.h"
 #include "tests/support/allocations.h"
 

@@ -1,4 +1,4 @@
-#include "engine/data/batch_loader.h"
+#include "engine/input/data/batch_loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

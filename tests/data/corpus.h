@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/data/token_files.h"
+#include "engine/input/data/token_files.h"
 #include "tests/base/temporary_folder.h"
 
 namespace strata {

@@ -1,6 +1,6 @@
 // Documents as ids and marks: conversations have those that transformers makes of them
 // (make_conversations.py).
-#include "engine/data/document_encoder.h"
+#include "engine/input/data/document_encoder.h"
 
 #include <gmock/gmock.h>
 
@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
-#include "engine/chat/chat_template.h"
 #include "engine/config/choices.h"
+#include "engine/input/chat/chat_template.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"
 

@@ -1,13 +1,13 @@
 // What files hold, by content and name: records are found wherever they are, data in other forms is refused,
 // and source code and prose are texts.
-#include "engine/data/document_form.h"
+#include "engine/input/data/document_form.h"
 
 #include <gmock/gmock.h>
 
 #include <string>
 
 #include "engine/config/choices.h"
-#include "engine/data/file_pattern.h"
+#include "engine/input/data/file_pattern.h"
 #include "tests/data/corpus.h"
 
 namespace strata {

@@ -1,5 +1,5 @@
 // Files as documents, above all the arrays of JSON that people's conversations come in.
-#include "engine/data/documents.h"
+#include "engine/input/data/documents.h"
 
 #include <gmock/gmock.h>
 

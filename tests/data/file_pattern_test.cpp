@@ -1,4 +1,4 @@
-#include "engine/data/file_pattern.h"
+#include "engine/input/data/file_pattern.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/data/mapped_file.h"
+#include "engine/input/data/mapped_file.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "engine/data/mixture.h"
+#include "engine/input/data/mixture.h"
 
 #include <gmock/gmock.h>
 
@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "engine/config/run_config.h"
-#include "engine/data/batch_loader.h"
-#include "engine/data/training_data.h"
+#include "engine/input/data/batch_loader.h"
+#include "engine/input/data/training_data.h"
 #include "tests/base/expect_error.h"
 #include "tests/data/corpus.h"
 

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "engine/config/data_section.h"
-#include "engine/data/token_cache.h"
-#include "engine/text/utf8.h"
+#include "engine/input/data/token_cache.h"
+#include "engine/input/text/utf8.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"
 

@@ -1,5 +1,5 @@
 // Records of all forms as what is trained on.
-#include "engine/data/record.h"
+#include "engine/input/data/record.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // What stands for tokens where elements are dropped is the same for every layout of ranks and every resumed
 // run.
-#include "engine/data/row_keys.h"
+#include "engine/input/data/row_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "base/context_part.h"
 #include "base/dropout.h"
 #include "engine/config/run_config.h"
-#include "engine/data/training_data.h"
+#include "engine/input/data/training_data.h"
 #include "tests/data/corpus.h"
 
 namespace strata {

@@ -1,4 +1,4 @@
-#include "engine/data/sampler.h"
+#include "engine/input/data/sampler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Ids of texts that are kept: made once, by what tokenizer and texts contain, and equal to what a tokenizer
 // gives.
-#include "engine/data/token_cache.h"
+#include "engine/input/data/token_cache.h"
 
 #include <gmock/gmock.h>
 
@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "engine/config/data_section.h"
-#include "engine/data/batch_loader.h"
+#include "engine/input/data/batch_loader.h"
 #include "tests/base/expect_error.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"

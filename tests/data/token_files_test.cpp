@@ -1,4 +1,4 @@
-#include "engine/data/token_files.h"
+#include "engine/input/data/token_files.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "engine/config/choices.h"
-#include "engine/data/token_files.h"
-#include "engine/data/tokenize.h"
+#include "engine/input/data/token_files.h"
+#include "engine/input/data/tokenize.h"
 #include "tests/base/faulty_file_system.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"

@@ -1,11 +1,11 @@
 // Text files as a file of token ids: what is written is what the tokenizer gives, whatever encodes it.
-#include "engine/data/tokenize.h"
+#include "engine/input/data/tokenize.h"
 
 #include <gmock/gmock.h>
 
 #include "base/file.h"
 #include "engine/config/choices.h"
-#include "engine/text/tokenizer.h"
+#include "engine/input/text/tokenizer.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"
 

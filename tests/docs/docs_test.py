@@ -224,7 +224,7 @@ RULES = "class SumRule final : public Operator {\n};\nclass SumGradientRule fina
 
 def operators(**files):
     """What check_operators.py says of files beside a header with two rules."""
-    with tree(engine__graph__operators__sum_dot_h=RULES, **files) as folder, contextlib.redirect_stdout(io.StringIO()) as output:
+    with tree(engine__model__graph__operators__sum_dot_h=RULES, **files) as folder, contextlib.redirect_stdout(io.StringIO()) as output:
         status = check_operators.Check(folder).run()
     assert status == bool(output.getvalue()), output.getvalue()
     return output.getvalue().splitlines()
@@ -236,24 +236,24 @@ def test_types_of_rules_are_found_out_by_nobody():
         has(operators(tests__a_dot_cpp=f"\nauto x = {code};\n"), "tests/a.cpp:2 finds out a rule's type")
     has(operators(engine__plan__a_dot_cpp='if (node.rule->name() == "sum") return;'), "engine/plan/a.cpp:1 tells rules by their names")
     has(operators(engine__plan__a_dot_cpp='if (step.rule->name().starts_with("s")) return;'), "tells rules by their names")
-    has(operators(engine__graph__a_dot_h="enum class RuleKind : char { sum };"), "engine/graph/a.h:1 lists kinds of rules")
+    has(operators(engine__model__graph__a_dot_h="enum class RuleKind : char { sum };"), "engine/model/graph/a.h:1 lists kinds of rules")
     has(operators(base__a_dot_cpp="auto* x = dynamic_cast<const std::bad_alloc*>(&error);", tests__a_dot_cpp='if (rule->name() == "sum") x();',
                   engine__a_dot_cpp="// dynamic_cast<SumRule*>\nauto x = a.rule->name() == b.rule->name();"))
 
 
 def test_passes_name_no_rule_and_builders_do():
-    code = '#include "engine/graph/operators/sum.h"\nauto x = std::make_shared<SumGradientRule>();\n'
-    has(operators(engine__graph__a_dot_cpp=code), "engine/graph/a.cpp:1 includes engine/graph/operators/sum.h", "a.cpp:2 names SumGradientRule")
-    has(operators(engine__graph__derivation_dot_cpp=code, tests__a_dot_cpp=code, engine__graph__operators__sum_dot_cpp=code,
-                  engine__model__gpt2_dot_cpp="const ArchitectureRules kGpt2 = {};\n" + code))
-    has(operators(engine__graph__derivation_dot_cpp="int x;"), "engine/graph/derivation.cpp names no rule: take it out of BUILDERS")
-    has(operators(engine__graph__operator_dot_h="class SumRule;"), "operator.h:1 names SumRule: the interface knows no rule")
+    code = '#include "engine/model/graph/operators/sum.h"\nauto x = std::make_shared<SumGradientRule>();\n'
+    has(operators(engine__model__graph__a_dot_cpp=code), "engine/model/graph/a.cpp:1 includes engine/model/graph/operators/sum.h", "a.cpp:2 names SumGradientRule")
+    has(operators(engine__model__graph__derivation_dot_cpp=code, tests__a_dot_cpp=code, engine__model__graph__operators__sum_dot_cpp=code,
+                  engine__model__architectures__gpt2_dot_cpp="const ArchitectureRules kGpt2 = {};\n" + code))
+    has(operators(engine__model__graph__derivation_dot_cpp="int x;"), "engine/model/graph/derivation.cpp names no rule: take it out of BUILDERS")
+    has(operators(engine__model__graph__operator_dot_h="class SumRule;"), "operator.h:1 names SumRule: the interface knows no rule")
 
 
 def test_rules_return_no_rule():
-    has(operators(engine__graph__operators__a_dot_h="  const SumRule& sum() const { return sum_; }"), "operators/a.h:1 returns a concrete rule")
-    has(operators(engine__graph__operators__a_dot_h="  std::shared_ptr<const SumRule> sum() const;"), "operators/a.h:1 returns a concrete rule")
-    has(operators(engine__graph__operators__a_dot_h="  explicit SumRule(int x) : x_(x) {}\n  std::shared_ptr<const Operator> of() const;"))
+    has(operators(engine__model__graph__operators__a_dot_h="  const SumRule& sum() const { return sum_; }"), "operators/a.h:1 returns a concrete rule")
+    has(operators(engine__model__graph__operators__a_dot_h="  std::shared_ptr<const SumRule> sum() const;"), "operators/a.h:1 returns a concrete rule")
+    has(operators(engine__model__graph__operators__a_dot_h="  explicit SumRule(int x) : x_(x) {}\n  std::shared_ptr<const Operator> of() const;"))
 
 
 def marks(text, name="tests/execute/a_test.cpp"):

@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "engine/checkpoint/initial_weights.h"
-#include "engine/checkpoint/peft_folder.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/initial_weights.h"
+#include "engine/run/checkpoint/peft_folder.h"
 #include "tests/base/expect_error.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"

@@ -5,7 +5,7 @@
 
 #include "base/dirty_memory.h"
 #include "engine/config/run_config.h"
-#include "engine/execute/plan_check.h"
+#include "engine/run/execute/plan_check.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/allocations.h"

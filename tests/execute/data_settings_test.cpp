@@ -1,6 +1,6 @@
 // Which settings of the data a checkpoint keeps, and what is said if a run resumes with others.
+#include "engine/run/execute/data_settings.h"
 #include "engine/config/run_config.h"
-#include "engine/execute/data_settings.h"
 
 #include <gmock/gmock.h>
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "engine/checkpoint/checkpoint_list.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/checkpoint_list.h"
 #include "tests/execute/support.h"
 
 namespace strata {

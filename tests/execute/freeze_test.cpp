@@ -7,10 +7,10 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/checkpoint/hf_folder.h"
 #include "engine/config/run_config.h"
 #include "engine/model/initialize.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/hf_folder.h"
 #include "tests/execute/support.h"
 
 namespace strata {

@@ -6,9 +6,9 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "engine/checkpoint/hf_folder.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/hf_folder.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 

@@ -1,5 +1,5 @@
 // Kernels are timed for every pass that a plan may have.
-#include "engine/execute/kernel_times.h"
+#include "engine/run/execute/kernel_times.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <random>
 
-#include "engine/checkpoint/safetensors.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/safetensors.h"
 #include "tests/execute/several_models.h"
 
 namespace strata {

@@ -9,8 +9,8 @@
 #include "engine/config/run_config.h"
 #include "engine/device/activation.h"
 #include "engine/device/scratch_rules.h"
-#include "engine/graph/derivation.h"
-#include "engine/graph/unit_builder.h"
+#include "engine/model/graph/derivation.h"
+#include "engine/model/graph/unit_builder.h"
 #include "engine/model/model.h"
 #include "tests/execute/support.h"
 

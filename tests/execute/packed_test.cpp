@@ -12,12 +12,12 @@
 #include <fmt/format.h>
 
 #include "base/float8.h"
-#include "engine/checkpoint/checkpoint_list.h"
 #include "engine/config/choices.h"
 #include "engine/config/run_config.h"
-#include "engine/execute/block_scales.h"
 #include "engine/model/model.h"
 #include "engine/model/packing.h"
+#include "engine/run/checkpoint/checkpoint_list.h"
+#include "engine/run/execute/block_scales.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

@@ -1,5 +1,5 @@
 // What is recorded of a step: when each instruction ran, on its lane and behind what it waits for.
-#include "engine/execute/step_recorder.h"
+#include "engine/run/execute/step_recorder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

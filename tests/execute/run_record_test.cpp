@@ -1,5 +1,5 @@
 // The record of a run of several models.
-#include "engine/execute/run_record.h"
+#include "engine/run/execute/run_record.h"
 
 #include <gtest/gtest.h>
 

@@ -6,11 +6,11 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "engine/checkpoint/checkpoint_list.h"
 #include "engine/config/run_config.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/generate/generator.h"
-#include "engine/generate/model_source.h"
+#include "engine/run/checkpoint/checkpoint_list.h"
+#include "engine/run/generate/generator.h"
+#include "engine/run/generate/model_source.h"
 #include "tests/base/expect_error.h"
 #include "tests/execute/several_models.h"
 #include "tests/execute/support.h"

@@ -1,5 +1,5 @@
 // Who ends at a rung.
-#include "engine/execute/select.h"
+#include "engine/run/execute/select.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

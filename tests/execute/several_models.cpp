@@ -6,8 +6,8 @@
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
 #include "engine/plan/planner/planner.h"
-#include "engine/tune/planning_rates.h"
-#include "engine/tune/request_of_run.h"
+#include "engine/run/tune/planning_rates.h"
+#include "engine/run/tune/request_of_run.h"
 #include "tests/support/queued_device.h"
 
 namespace strata::test {

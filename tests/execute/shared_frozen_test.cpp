@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/checkpoint/hf_folder.h"
 #include "engine/config/choices.h"
 #include "engine/config/run_config.h"
 #include "engine/model/initialize.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/hf_folder.h"
 #include "tests/execute/several_models.h"
 
 namespace strata {

@@ -9,7 +9,7 @@
 
 #include "base/system_error.h"
 #include "engine/config/run_config.h"
-#include "engine/execute/space_wait.h"
+#include "engine/run/execute/space_wait.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/small_file_system.h"
 #include "tests/checkpoint/support.h"

@@ -15,7 +15,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
-#include "engine/tune/stages.h"
+#include "engine/run/tune/stages.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 

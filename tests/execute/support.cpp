@@ -13,14 +13,14 @@
 
 #include "base/error.h"
 #include "engine/config/run_config.h"
-#include "engine/execute/plan_check.h"
-#include "engine/generate/prompts.h"
 #include "engine/model/model.h"
 #include "engine/model/run_model.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/place/stage_plans.h"
-#include "engine/tune/planning_rates.h"
-#include "engine/tune/request_of_run.h"
+#include "engine/run/execute/plan_check.h"
+#include "engine/run/generate/prompts.h"
+#include "engine/run/tune/planning_rates.h"
+#include "engine/run/tune/request_of_run.h"
 #include "tests/support/queued_device.h"
 
 namespace strata::test {

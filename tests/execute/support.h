@@ -9,7 +9,7 @@
 #include "collectives/threads_communicator.h"
 #include "engine/config/run_config.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/execute/trainer.h"
+#include "engine/run/execute/trainer.h"
 #include "tests/base/temporary_folder.h"
 
 namespace strata::test {

@@ -1,5 +1,5 @@
 // Resuming, stopping and skipping: what a user's run goes through besides steps.
-#include "engine/execute/trainer.h"
+#include "engine/run/execute/trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

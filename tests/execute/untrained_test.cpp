@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "engine/config/run_config.h"
-#include "engine/data/batch_loader.h"
+#include "engine/input/data/batch_loader.h"
 #include "engine/model/model.h"
 #include "tests/data/corpus.h"
 #include "tests/execute/support.h"

@@ -1,11 +1,11 @@
 // Adapters: the targets of a run file, a line each, then a folder's adapter_config.json and its tensors.
 // Parts that are empty are good ones.
 #include "base/file.h"
-#include "engine/checkpoint/peft_folder.h"
 #include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
 #include "engine/model/build_model.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/peft_folder.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

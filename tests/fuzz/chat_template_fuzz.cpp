@@ -1,7 +1,7 @@
 // A chat template, and behind a line "--" the messages as JSON.
 #include "base/json_text.h"
-#include "engine/chat/chat_template.h"
-#include "engine/chat/trained_text.h"
+#include "engine/input/chat/chat_template.h"
+#include "engine/input/chat/trained_text.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

@@ -1,7 +1,7 @@
 // A Hugging Face folder's config.json, or a run file's model.config. What Strata understands it must write
 // and read again.
 #include "base/json_text.h"
-#include "engine/model/architecture.h"
+#include "engine/model/architectures/architecture.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

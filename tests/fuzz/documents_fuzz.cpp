@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/config/choices.h"
-#include "engine/data/document_encoder.h"
+#include "engine/input/data/document_encoder.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

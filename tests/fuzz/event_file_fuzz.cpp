@@ -1,6 +1,6 @@
 // An event file that another process left: torn, damaged, or of somebody else; also a record of any bytes.
 #include "base/file.h"
-#include "engine/report/event_file.h"
+#include "engine/tools/report/event_file.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

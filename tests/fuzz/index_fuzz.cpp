@@ -1,7 +1,7 @@
 // The index of a sharded Hugging Face folder whose one shard is empty but whole.
-#include "engine/checkpoint/hf_folder.h"
 #include "engine/model/build_model.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/hf_folder.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
-#include "engine/checkpoint/manifest.h"
+#include "engine/run/checkpoint/manifest.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

@@ -2,7 +2,7 @@
 // or the whole file.
 #include <cstring>
 
-#include "engine/checkpoint/safetensors.h"
+#include "engine/run/checkpoint/safetensors.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

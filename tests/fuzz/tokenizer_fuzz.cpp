@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "engine/config/choices.h"
-#include "engine/text/tokenizer.h"
+#include "engine/input/text/tokenizer.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

@@ -2,8 +2,8 @@
 // part, and a pattern of file names if it has a third.
 #include <array>
 
-#include "engine/data/file_pattern.h"
-#include "engine/data/token_files.h"
+#include "engine/input/data/file_pattern.h"
+#include "engine/input/data/token_files.h"
 #include "tests/fuzz/target.h"
 
 namespace strata::fuzz {

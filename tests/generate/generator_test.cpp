@@ -1,6 +1,6 @@
 // Generation with a cache: the tokens of transformers, those of whole forward passes, and the same ones
 // wherever parameters live.
-#include "engine/generate/generator.h"
+#include "engine/run/generate/generator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/generate/evaluator.h"
+#include "engine/run/generate/evaluator.h"
 #include "tests/generate/tiny_models.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/queued_device.h"

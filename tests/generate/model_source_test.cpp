@@ -1,11 +1,11 @@
 // Which model a folder names.
-#include "engine/generate/model_source.h"
+#include "engine/run/generate/model_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
 

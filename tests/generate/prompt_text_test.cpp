@@ -1,5 +1,5 @@
 // Text as tokens and back, as a user sees it.
-#include "engine/generate/prompt_text.h"
+#include "engine/run/generate/prompt_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

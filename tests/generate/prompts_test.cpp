@@ -1,5 +1,5 @@
 // What a run's samples begin with and end at.
-#include "engine/generate/prompts.h"
+#include "engine/run/generate/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What is drawn from logits.
-#include "engine/generate/sampling.h"
+#include "engine/run/generate/sampling.h"
 
 #include <gtest/gtest.h>
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/checkpoint/hf_folder.h"
-#include "engine/generate/generator.h"
-#include "engine/generate/model_source.h"
+#include "engine/run/checkpoint/hf_folder.h"
+#include "engine/run/generate/generator.h"
+#include "engine/run/generate/model_source.h"
 
 namespace strata::test {
 

@@ -5,10 +5,10 @@
 
 #include <filesystem>
 
-#include "engine/checkpoint/hf_folder.h"
 #include "engine/config/run_config.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/hf_folder.h"
 #include "tests/execute/support.h"
 #include "tests/gpu_emulation/emulated_machine.h"
 #include "tests/support/source_folder.h"

@@ -1,5 +1,5 @@
 // Units with low-rank adapters: which layers may have them, what they are, and what their passes do.
-#include "engine/graph/adapters.h"
+#include "engine/model/graph/adapters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@
 #include <set>
 
 #include "engine/device/activation.h"
-#include "engine/graph/derive.h"
-#include "engine/graph/freeze.h"
-#include "engine/graph/operators/dropout.h"
-#include "engine/graph/operators/linear.h"
-#include "engine/graph/operators/magnitude.h"
-#include "engine/graph/row_keys.h"
-#include "engine/graph/unit_passes.h"
+#include "engine/model/graph/derive.h"
+#include "engine/model/graph/freeze.h"
+#include "engine/model/graph/operators/dropout.h"
+#include "engine/model/graph/operators/linear.h"
+#include "engine/model/graph/operators/magnitude.h"
+#include "engine/model/graph/row_keys.h"
+#include "engine/model/graph/unit_passes.h"
 
 namespace strata {
 namespace {

@@ -1,5 +1,5 @@
 // Units with some frozen tensors: where these lie, and which gradients are made no more.
-#include "engine/graph/freeze.h"
+#include "engine/model/graph/freeze.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "engine/device/attention_calls.h"
-#include "engine/graph/derivation.h"
-#include "engine/graph/fuse.h"
-#include "engine/graph/unit_passes.h"
+#include "engine/model/graph/derivation.h"
+#include "engine/model/graph/fuse.h"
+#include "engine/model/graph/unit_passes.h"
 
 namespace strata {
 namespace {

@@ -1,12 +1,12 @@
-#include "engine/graph/merge_remade.h"
+#include "engine/model/graph/merge_remade.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/device/activation.h"
-#include "engine/graph/operators/activation.h"
-#include "engine/graph/operators/exchange.h"
-#include "engine/graph/operators/linear.h"
+#include "engine/model/graph/operators/activation.h"
+#include "engine/model/graph/operators/exchange.h"
+#include "engine/model/graph/operators/linear.h"
 
 namespace strata {
 namespace {

@@ -1,5 +1,5 @@
 // A rule that no pass has heard of takes part in all of them, by what it answers.
-#include "engine/graph/operator.h"
+#include "engine/model/graph/operator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "base/precision.h"
-#include "engine/graph/fuse.h"
-#include "engine/graph/logits_graph.h"
-#include "engine/graph/low_rank_update.h"
-#include "engine/graph/merge_remade.h"
-#include "engine/graph/operators/elementwise.h"
-#include "engine/graph/round_products.h"
-#include "engine/graph/row_keys.h"
-#include "engine/graph/share_columns.h"
-#include "engine/graph/share_sequences.h"
-#include "engine/graph/within_documents.h"
+#include "engine/model/graph/fuse.h"
+#include "engine/model/graph/logits_graph.h"
+#include "engine/model/graph/low_rank_update.h"
+#include "engine/model/graph/merge_remade.h"
+#include "engine/model/graph/operators/elementwise.h"
+#include "engine/model/graph/round_products.h"
+#include "engine/model/graph/row_keys.h"
+#include "engine/model/graph/share_columns.h"
+#include "engine/model/graph/share_sequences.h"
+#include "engine/model/graph/within_documents.h"
 
 namespace strata {
 namespace {

@@ -10,8 +10,8 @@
 #include "engine/device/norm_calls.h"
 #include "engine/device/product_calls.h"
 #include "engine/device/reference/reference_kernels.h"
-#include "engine/graph/unit_builder.h"
-#include "engine/graph/unit_passes.h"
+#include "engine/model/graph/unit_builder.h"
+#include "engine/model/graph/unit_passes.h"
 #include "tests/support/guarded_memory.h"
 
 namespace strata::test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/legality.h"
+#include "engine/model/graph/legality.h"
 
 namespace strata::test {
 

@@ -1,13 +1,13 @@
 // Passes of several segments, between which ranks exchange tensors: here of one rank, to whom an exchange
 // gives what it has.
-#include "engine/graph/unit_pass.h"
+#include "engine/model/graph/unit_pass.h"
 
 #include <gmock/gmock.h>
 
 #include "engine/device/activation.h"
 #include "engine/device/reference/reference_kernels.h"
-#include "engine/graph/operators/exchange.h"
-#include "engine/graph/unit_builder.h"
+#include "engine/model/graph/operators/exchange.h"
+#include "engine/model/graph/unit_builder.h"
 #include "tests/support/guarded_memory.h"
 
 namespace strata::test {

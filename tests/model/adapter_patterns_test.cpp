@@ -24,8 +24,7 @@ TEST(AdapterPatterns, MatchWhatTheyMatchInPeft) {
   const auto goldens =
       nlohmann::json::parse(std::ifstream(test::source_folder() / "tests/model/adapter_patterns.json"));
   for (const nlohmann::json& golden : goldens["cases"]) {
-    const AdapterSection adapter = {
-        .rank = 1, .rank_pattern = {{golden["pattern"], 2}}, .path = ""};
+    const AdapterSection adapter = {.rank = 1, .rank_pattern = {{golden["pattern"], 2}}, .path = ""};
     AdapterPatterns patterns(adapter, "");
     const auto matched = golden["matches"].get<std::set<std::string>>();
     for (const std::string name : goldens["names"]) {
@@ -37,10 +36,10 @@ TEST(AdapterPatterns, MatchWhatTheyMatchInPeft) {
 
 TEST(AdapterPatterns, GiveTheValueOfTheFirstThatMatches) {
   const AdapterSection adapter = {.rank = 4,
-                                             .alpha = 8,
-                                             .rank_pattern = {{"q_proj", 3}, {".*attn.*", 2}, {"k_proj", 9}},
-                                             .alpha_pattern = {{"1.q_proj", 5}},
-                                             .path = ""};
+                                  .alpha = 8,
+                                  .rank_pattern = {{"q_proj", 3}, {".*attn.*", 2}, {"k_proj", 9}},
+                                  .alpha_pattern = {{"1.q_proj", 5}},
+                                  .path = ""};
   AdapterPatterns patterns(adapter, "adapter.");
   EXPECT_EQ(patterns.of("layers.1.attn.q_proj").rank, 3);
   EXPECT_EQ(patterns.of("layers.1.attn.k_proj").rank, 2);

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "engine/model/rotary.h"
+#include "engine/model/architectures/rotary.h"
 #include "tests/model/architecture_support.h"
 
 namespace strata::test {

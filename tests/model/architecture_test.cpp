@@ -1,5 +1,5 @@
 // What is read of every config.json, and that what is written is read back to the same model.
-#include "engine/model/architecture.h"
+#include "engine/model/architectures/architecture.h"
 
 #include <gtest/gtest.h>
 

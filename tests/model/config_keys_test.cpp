@@ -1,6 +1,6 @@
 // Every key that transformers has for a family is read, known to change nothing, or refused: config_keys.json
 // says what each of them does there (tests/parity/list_config_keys.py).
-#include "engine/model/config_keys.h"
+#include "engine/model/architectures/config_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "engine/model/dropout.h"
+#include "engine/model/architectures/dropout.h"
 #include "tests/base/expect_error.h"
 #include "tests/support/source_folder.h"
 

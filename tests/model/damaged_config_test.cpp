@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/model/architecture.h"
+#include "engine/model/architectures/architecture.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/damaged_json.h"
 

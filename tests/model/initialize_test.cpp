@@ -9,8 +9,8 @@
 
 #include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
-#include "engine/graph/adapters.h"
 #include "engine/model/build_model.h"
+#include "engine/model/graph/adapters.h"
 #include "engine/model/model.h"
 #include "tests/support/initial_unit.h"
 

@@ -1,6 +1,6 @@
 // What tensor parallelism needs to know: which tensors are split, and where ranks exchange values. The counts
 // are Megatron's (Shoeybi et al. 2019; with sequences split, Korthikanti et al. 2022).
-#include "engine/graph/layout.h"
+#include "engine/model/graph/layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,12 +8,12 @@
 #include <array>
 
 #include "base/error.h"
-#include "engine/graph/derivation.h"
-#include "engine/graph/fuse.h"
-#include "engine/graph/legality.h"
-#include "engine/graph/operators/exchange.h"
-#include "engine/graph/share_columns.h"
 #include "engine/model/build_model.h"
+#include "engine/model/graph/derivation.h"
+#include "engine/model/graph/fuse.h"
+#include "engine/model/graph/legality.h"
+#include "engine/model/graph/operators/exchange.h"
+#include "engine/model/graph/share_columns.h"
 #include "engine/model/model.h"
 #include "engine/model/sampling_model.h"
 #include "optim/update_rule.h"

@@ -1,7 +1,7 @@
+#include "engine/model/model.h"
 #include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
 #include "engine/model/build_model.h"
-#include "engine/model/model.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "engine/model/architecture_rules.h"
+#include "engine/model/architectures/architecture_rules.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {

@@ -1,5 +1,5 @@
 // Which products a precision rounds the operands of.
-#include "engine/graph/round_products.h"
+#include "engine/model/graph/round_products.h"
 
 #include <gmock/gmock.h>
 

@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "base/context_part.h"
-#include "engine/graph/within_documents.h"
 #include "engine/model/build_model.h"
+#include "engine/model/graph/within_documents.h"
 #include "engine/model/model.h"
 #include "tests/model/tiny_model.h"
 

@@ -1,6 +1,6 @@
 // Units split over ranks: what ranks make of their parts, with the exchanges that their graphs name, is what
 // the whole unit makes.
-#include "engine/graph/split_unit.h"
+#include "engine/model/graph/split_unit.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "engine/config/adapter_section.h"
 #include "engine/config/choices.h"
-#include "engine/graph/row_keys.h"
 #include "engine/model/build_model.h"
+#include "engine/model/graph/row_keys.h"
 #include "engine/model/model.h"
 #include "engine/model/split_model.h"
 #include "optim/update_rule.h"

@@ -1,5 +1,5 @@
 // Comparing two folders of profiles: what they must have, and what of damaged ones is said.
-#include "engine/profile/compare.h"
+#include "engine/tools/profile/compare.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "engine/profile/profile_folder.h"
+#include "engine/tools/profile/profile_folder.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/profile/support.h"
 

@@ -1,5 +1,5 @@
 // Each buffer has knobs, and each knob is a key of the run file.
-#include "engine/profile/knobs.h"
+#include "engine/tools/profile/knobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The page of a profile: its columns are the profile, nothing in it can become markup, and it stays small.
-#include "engine/profile/page.h"
+#include "engine/tools/profile/page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "engine/profile/page_data.h"
-#include "engine/profile/summary.h"
+#include "engine/tools/profile/page_data.h"
+#include "engine/tools/profile/summary.h"
 #include "tests/profile/support.h"
 
 namespace strata {

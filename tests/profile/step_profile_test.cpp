@@ -1,5 +1,5 @@
 // Profiles of planned steps: their figures are the plan's and the timeline's, and files made of them say so.
-#include "engine/profile/step_profile.h"
+#include "engine/tools/profile/step_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/rank_tasks.h"
-#include "engine/profile/memory_view.h"
-#include "engine/profile/summary.h"
-#include "engine/profile/trace.h"
+#include "engine/tools/profile/memory_view.h"
+#include "engine/tools/profile/summary.h"
+#include "engine/tools/profile/trace.h"
 #include "tests/profile/support.h"
 #include "tests/support/read_trace.h"
 

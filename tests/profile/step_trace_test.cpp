@@ -1,6 +1,6 @@
 // The trace of chosen steps: what is in the file, whatever ends the process that writes it, and that memory
 // does not grow with it.
-#include "engine/profile/step_trace.h"
+#include "engine/tools/profile/step_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "engine/model/model.h"
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/rank_tasks.h"
-#include "engine/profile/step_profile.h"
+#include "engine/tools/profile/step_profile.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/profile/support.h"
 #include "tests/support/read_trace.h"

@@ -3,7 +3,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
-#include "engine/profile/step_profile.h"
+#include "engine/tools/profile/step_profile.h"
 #include "tests/plan/support.h"
 #include "tests/support/plans.h"
 

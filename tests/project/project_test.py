@@ -36,7 +36,7 @@ def read_yaml(name):
 
 def test_the_licence_is_apache_2_to_the_byte():
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2
-    assert "](LICENSE)" in text("README.md") and "](engine/profile/page/d3-licence.txt)" in text("README.md")
+    assert "](LICENSE)" in text("README.md") and "](engine/tools/profile/page/d3-licence.txt)" in text("README.md")
 
 
 def test_one_version_stands_everywhere():

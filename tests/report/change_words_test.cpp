@@ -1,4 +1,4 @@
-#include "engine/report/change_words.h"
+#include "engine/tools/report/change_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The line by which strata plan says that a run fits.
-#include "engine/report/fits_text.h"
+#include "engine/tools/report/fits_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/report/live_block.h"
+#include "engine/tools/report/live_block.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 // The panel above a run's progress: its figures, and that it fits the terminal.
-#include "engine/report/live_panel.h"
+#include "engine/tools/report/live_panel.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
-#include "engine/report/progress_text.h"
+#include "engine/tools/report/progress_text.h"
 
 namespace strata::test {
 namespace {

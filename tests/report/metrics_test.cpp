@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "engine/report/progress.h"
+#include "engine/tools/report/progress.h"
 #include "tests/base/temporary_folder.h"
 
 namespace strata::test {

@@ -1,5 +1,5 @@
 // What plan and report of several models say, and that the figures are theirs.
-#include "engine/report/models_report.h"
+#include "engine/tools/report/models_report.h"
 
 #include <gmock/gmock.h>
 
@@ -11,8 +11,8 @@
 #include "engine/model/model.h"
 #include "engine/plan/planner/needs.h"
 #include "engine/plan/planner/planner.h"
-#include "engine/tune/planning_rates.h"
-#include "engine/tune/request_of_run.h"
+#include "engine/run/tune/planning_rates.h"
+#include "engine/run/tune/request_of_run.h"
 
 namespace strata {
 namespace {

@@ -1,6 +1,6 @@
 // What a run of several models says while it goes on: a table that is redrawn in place on a terminal, and
 // elsewhere enough lines to see that it advances, and no flood.
-#include "engine/report/models_table.h"
+#include "engine/tools/report/models_table.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // What a plan says of optimizer.groups.
-#include "engine/report/policy_report.h"
+#include "engine/tools/report/policy_report.h"
 #include "engine/config/choices.h"
 #include "engine/config/optimizer_section.h"
 #include "engine/model/build_model.h"

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "engine/config/run_config.h"
-#include "engine/report/progress.h"
+#include "engine/tools/report/progress.h"
 
 namespace strata::test {
 namespace {

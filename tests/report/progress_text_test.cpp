@@ -1,5 +1,5 @@
 // Texts that a model wrote, as a user sees them: a terminal finds nothing in them to obey.
-#include "engine/report/progress_text.h"
+#include "engine/tools/report/progress_text.h"
 
 #include <gmock/gmock.h>
 

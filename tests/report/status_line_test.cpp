@@ -1,5 +1,5 @@
 // What a long command is doing, said where no terminal is.
-#include "engine/report/status_line.h"
+#include "engine/tools/report/status_line.h"
 
 #include <gmock/gmock.h>
 

@@ -1,9 +1,9 @@
 // What a run says of its speed, on made-up times.
-#include "engine/report/step_time.h"
+#include "engine/tools/report/step_time.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/report/train_report.h"
+#include "engine/tools/report/train_report.h"
 
 namespace strata {
 namespace {

@@ -1,5 +1,5 @@
 // Event files: their records are what the format says, and a run that goes on tells nothing twice.
-#include "engine/report/tensorboard.h"
+#include "engine/tools/report/tensorboard.h"
 
 #include <gmock/gmock.h>
 
@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/folder.h"
-#include "engine/report/event_file.h"
+#include "engine/tools/report/event_file.h"
 #include "tests/base/temporary_folder.h"
 
 namespace strata::test {

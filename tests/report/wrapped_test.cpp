@@ -1,5 +1,5 @@
 // Text that is wrapped for a terminal: no word is cut or lost, and what follows stands under its text.
-#include "engine/report/wrapped.h"
+#include "engine/tools/report/wrapped.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/report/progress_text.h"
+#include "engine/tools/report/progress_text.h"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "engine/graph/operator.h"
+#include "engine/model/graph/operator.h"
 
 namespace strata::test {
 

@@ -7,8 +7,8 @@
 
 #include "engine/plan/place/search.h"
 #include "engine/plan/place/stage_plans.h"
-#include "engine/tune/planning_rates.h"
-#include "engine/tune/request_of_run.h"
+#include "engine/run/tune/planning_rates.h"
+#include "engine/run/tune/request_of_run.h"
 
 namespace strata {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/config/choices.h"
-#include "engine/text/tokenizer.h"
+#include "engine/input/text/tokenizer.h"
 
 namespace strata::text {
 namespace {

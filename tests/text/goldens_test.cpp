@@ -1,6 +1,6 @@
 // Goldens: what the package tokenizers makes of the texts of cases.py with small tokenizers of each family,
 // and with single normalizers, pre-tokenizers and decoders (make_goldens.py).
-#include "engine/text/tokenizer.h"
+#include "engine/input/text/tokenizer.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,10 +11,10 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "engine/config/choices.h"
-#include "engine/text/byte_characters.h"
-#include "engine/text/decoder.h"
-#include "engine/text/normalizer.h"
-#include "engine/text/pre_tokenizer.h"
+#include "engine/input/text/byte_characters.h"
+#include "engine/input/text/decoder.h"
+#include "engine/input/text/normalizer.h"
+#include "engine/input/text/pre_tokenizer.h"
 #include "tests/support/source_folder.h"
 
 namespace strata::text {

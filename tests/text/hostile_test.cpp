@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "engine/config/choices.h"
-#include "engine/text/tokenizer.h"
-#include "engine/text/unicode.h"
+#include "engine/input/text/tokenizer.h"
+#include "engine/input/text/unicode.h"
 
 namespace strata::text {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/text/line_cuts.h"
+#include "engine/input/text/line_cuts.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "engine/config/choices.h"
-#include "engine/text/tokenizer.h"
+#include "engine/input/text/tokenizer.h"
 #include "tests/support/source_folder.h"
 
 namespace strata::text {

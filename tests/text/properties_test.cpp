@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "engine/config/choices.h"
-#include "engine/text/byte_trie.h"
-#include "engine/text/pair_table.h"
-#include "engine/text/tokenizer.h"
-#include "engine/text/utf8.h"
-#include "engine/text/word_cache.h"
+#include "engine/input/text/byte_trie.h"
+#include "engine/input/text/pair_table.h"
+#include "engine/input/text/tokenizer.h"
+#include "engine/input/text/utf8.h"
+#include "engine/input/text/word_cache.h"
 #include "tests/support/source_folder.h"
 
 namespace strata::text {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "engine/config/choices.h"
-#include "engine/text/tokenizer.h"
+#include "engine/input/text/tokenizer.h"
 #include "tests/support/damaged_json.h"
 
 namespace strata::text {

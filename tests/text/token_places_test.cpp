@@ -1,6 +1,6 @@
 // Where tokens stand in a text, and which of them a stretch of it has: as the package tokenizers says it
 // (make_spans.py).
-#include "engine/text/token_places.h"
+#include "engine/input/text/token_places.h"
 
 #include <gtest/gtest.h>
 

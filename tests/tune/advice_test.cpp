@@ -1,4 +1,4 @@
-#include "engine/tune/advice.h"
+#include "engine/run/tune/advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/tune/changes.h"
+#include "engine/run/tune/changes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

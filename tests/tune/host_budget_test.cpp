@@ -1,4 +1,4 @@
-#include "engine/tune/host_budget.h"
+#include "engine/run/tune/host_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Ranks of different hosts come to one plan.
-#include "engine/tune/host_figures.h"
+#include "engine/run/tune/host_figures.h"
 
 #include <gtest/gtest.h>
 

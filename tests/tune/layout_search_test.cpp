@@ -1,4 +1,4 @@
-#include "engine/tune/layout_search.h"
+#include "engine/run/tune/layout_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What train.precision: auto becomes.
+#include "engine/run/tune/precision.h"
 #include "engine/config/run_config.h"
-#include "engine/tune/precision.h"
 
 #include <gmock/gmock.h>
 

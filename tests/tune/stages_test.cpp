@@ -1,5 +1,5 @@
 // Stages of a pipeline: which units each has, and programs that meet.
-#include "engine/tune/stages.h"
+#include "engine/run/tune/stages.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -14,10 +14,10 @@
 #include "base/excerpt.h"
 #include "base/json_text.h"
 #include "base/shipped_file.h"
+#include "engine/config/json_reader.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
 #include "engine/config/yaml_document.h"
-#include "engine/model/json_reader.h"
 
 namespace strata {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/nth.h"
-#include "engine/graph/unit_pass.h"
+#include "engine/model/graph/unit_pass.h"
 #include "engine/plan/program/rank_tasks.h"
 
 namespace strata {

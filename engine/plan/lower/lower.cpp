@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/nth.h"
-#include "engine/graph/data_array.h"
+#include "engine/model/graph/data_array.h"
 #include "engine/plan/lower/carried.h"
 #include "engine/plan/lower/pass_lowering.h"
 #include "engine/plan/lower/regions.h"

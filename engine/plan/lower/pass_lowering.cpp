@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "engine/graph/data_array.h"
+#include "engine/model/graph/data_array.h"
 #include "engine/plan/lower/regions.h"
 
 namespace strata {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/nth.h"
-#include "engine/graph/unit_memory.h"
+#include "engine/model/graph/unit_memory.h"
 #include "engine/plan/program/program.h"
 
 namespace strata {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/graph/data_array.h"
+#include "engine/model/graph/data_array.h"
 #include "engine/model/model.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "collectives/sent_bytes.h"
-#include "engine/graph/data_array.h"
+#include "engine/model/graph/data_array.h"
 #include "engine/model/model.h"
 
 namespace strata {

@@ -1,5 +1,5 @@
 // What the planner is asked of a model: what is decided about its training, what is left to the planner, and
-// what each tier may hold. It is made once, from the run file (engine/tune/request_of_run.h). The planner
+// what each tier may hold. It is made once, from the run file (engine/run/tune/request_of_run.h). The planner
 // knows no run file.
 #pragma once
 

@@ -1,0 +1,15 @@
+// Freezing: tensors that are not trained move to a flat parameter of their own, which has no gradient.
+#pragma once
+
+#include <vector>
+
+#include "engine/model/graph/unit_builder.h"
+
+namespace strata {
+
+/// `frozen` has one entry for each of the unit's tensors. If only some projections of a product are frozen,
+/// the product becomes several products. Throws ConfigError that names two tensors which cannot be apart:
+/// experts of one layer.
+UnitBuilder::Built freeze(UnitBuilder::Built built, const std::vector<bool>& frozen);
+
+}  // namespace strata

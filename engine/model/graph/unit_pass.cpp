@@ -1,0 +1,231 @@
+#include "engine/model/graph/unit_pass.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/nth.h"
+
+namespace strata {
+namespace {
+
+std::ptrdiff_t last_touch(const std::vector<Node>& nodes, TensorId tensor) {
+  std::ptrdiff_t last = -1;
+  for (std::ptrdiff_t i = 0; i < std::ssize(nodes); ++i) {
+    for_each_operand(nth(nodes, i), [&](const TensorView& view, Touch) {
+      if (view.tensor == tensor) last = i;
+    });
+  }
+  return last;
+}
+
+}  // namespace
+
+class UnitPassMaker {
+ public:
+  UnitPassMaker(UnitPass& pass, const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given)
+      : pass_(pass), shape_(shape), given_(given), tensors_(graph.tensors), nodes_(graph.nodes) {
+    pass.chunk_rows_ = strata::chunk_rows(graph, shape);
+    find_loop();
+    place();
+    spare_what_is_read_by_chunks();
+    add_all();
+  }
+
+ private:
+  using PlacedOperand = Segment::PlacedOperand;
+
+  /// Rows that a node works on; those of all tokens outside of the loop.
+  struct Chunk {
+    std::int64_t first = 0, rows = 0;
+  };
+
+  Tensor& tensor(TensorId id) { return nth(tensors_, id); }
+  const Matrix& size(TensorId id) const { return nth(sizes_, id); }
+  std::int64_t chunk_rows() const { return pass_.chunk_rows_; }
+  Node& node(std::ptrdiff_t i) { return nth(nodes_, i); }
+
+  bool touches_chunks(const Node& node) {
+    bool touches = false;
+    for_each_operand(node, [&](const TensorView& view, Touch) { touches |= tensor(view.tensor).in_chunks; });
+    return touches;
+  }
+
+  /// What ranks exchange has no gaps between its rows.
+  bool is_exchanged(const Tensor& tensor) {
+    return std::ranges::any_of(nodes_, [&](const Node& node) {
+      return node.rule->exchange_form() && std::ranges::any_of(node.operands, [&](const TensorView& view) {
+               return view && &this->tensor(view.tensor) == &tensor;
+             });
+    });
+  }
+
+  void find_loop() {
+    loop_begin_ = loop_end_ = 0;
+    for (std::ptrdiff_t i = 0; i < std::ssize(nodes_); ++i) {
+      if (!touches_chunks(node(i))) continue;
+      if (loop_end_ == 0) loop_begin_ = i;
+      loop_end_ = i + 1;
+    }
+  }
+
+  void place() {
+    sizes_.clear();
+    for (const Tensor& tensor : tensors_) {
+      sizes_.push_back(size_of(tensor, shape_));
+      if (tensor.in_chunks && !is_exchanged(tensor))
+        sizes_.back().stride = chunk_stride(sizes_.back().columns);
+    }
+    PlacingProblem problem{.tensors = &tensors_,
+                           .nodes = &nodes_,
+                           .sizes = sizes_,
+                           .given = given_,
+                           .loop_begin = loop_begin_,
+                           .loop_end = loop_end_};
+    for (std::size_t id = 0; id < tensors_.size(); ++id)
+      if (tensors_[id].in_chunks) problem.sizes[id].rows = chunk_rows();
+    placement_ = place_tensors(problem);
+    pass_.workspace_bytes_ = placement_.workspace_bytes;
+  }
+
+  /// What only the loop reads need not exist whole either, if the node before the loop that makes it goes by
+  /// rows. It stays whole if that takes no more room.
+  void spare_what_is_read_by_chunks() {
+    if (loop_begin_ == 0) return;
+    const Node& maker = node(loop_begin_ - 1);
+    if (!maker.rule->goes_by_rows()) return;
+    const std::vector<Tensor> whole = tensors_;
+    const Bytes bytes_whole = placement_.workspace_bytes;
+    const std::vector<Touch> touches = maker.rule->touches();
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      if (touches[i] != Touch::writes || !maker.operands[i]) continue;
+      Tensor& made = tensor(maker.operands[i].tensor);
+      const bool is_read_by_loop = last_touch(nodes_, maker.operands[i].tensor) < loop_end_;
+      if (made.region == Region::workspace && is_read_by_loop && made.rows.extent().per == Extent::Per::token)
+        made.in_chunks = true;
+    }
+    find_loop();
+    place();
+    if (placement_.workspace_bytes < bytes_whole) return;
+    tensors_ = whole;
+    find_loop();
+    place();
+  }
+
+  PlacedOperand place_operand(const TensorView& view, const std::optional<Chunk>& chunk) {
+    if (!view) return {.size = Matrix()};
+    const Tensor& tensor = this->tensor(view.tensor);
+    PlacedOperand operand{
+        .region = tensor.region, .size = size(view.tensor), .has_indices = tensor.type == TensorType::int32};
+    const Bytes element = size_of(operand.size.dtype);
+    const auto placed = placement_.places.find(view.tensor);
+    if (placed != placement_.places.end()) {
+      operand.region = placed->second.region;
+      operand.offset = placed->second.offset;
+    } else if (tensor.region == Region::constants) {
+      operand.offset = shape_.constants.at(static_cast<std::size_t>(tensor.offset));
+    } else {
+      operand.offset = tensor.offset * element + tensor.part * bytes_of(operand.size);
+    }
+    if (!view.is_whole()) {
+      operand.offset += view.first * element;
+      operand.size.columns = view.columns;
+    }
+    if (!chunk) return operand;
+    const auto [first, rows] = *chunk;
+    if (tensor.in_chunks) {
+      operand.size.rows = rows;
+    } else if (tensor.rows.extent().per == Extent::Per::token) {
+      operand.offset += first * operand.size.stride * element;
+      operand.size.rows = rows;
+    } else if (tensor.columns.extent().per == Extent::Per::token) {
+      operand.offset += first * element;
+      operand.size.columns = rows;
+    }
+    return operand;
+  }
+
+  void add_all() {
+    const std::int64_t tokens = shape_.microbatch.tokens();
+    for (std::ptrdiff_t i = 0; i < loop_begin_; ++i) add(i, {});
+    if (loop_begin_ < loop_end_) {
+      for (std::int64_t first = 0; first < tokens; first += chunk_rows()) {
+        for (std::ptrdiff_t i = loop_begin_; i < loop_end_; ++i)
+          add(i, Chunk{first, std::min(chunk_rows(), tokens - first)});
+      }
+    }
+    for (std::ptrdiff_t i = loop_end_; i < std::ssize(nodes_); ++i) add(i, {});
+    end_segment();
+  }
+
+  void add(std::ptrdiff_t i, const std::optional<Chunk>& chunk) {
+    Segment::Step step{.rule = node(i).rule};
+    for (const TensorView& view : node(i).operands) step.operands.push_back(place_operand(view, chunk));
+    const std::optional<ExchangeForm> exchange = step.rule->exchange_form();
+    if (!exchange) {
+      if (step.rule->begins_segment()) end_segment();
+      steps_.push_back(std::move(step));
+      return;
+    }
+    end_segment();
+    pass_.exchanges_.push_back({.kind = exchange->kind,
+                                .shared = exchange->shared,
+                                .source = nth(step.operands, exchange->source),
+                                .destination = nth(step.operands, exchange->destination),
+                                .before = pass_.segments_.size(),
+                                .is_in_loop = chunk.has_value()});
+    for (const PlacedOperand& operand :
+         {pass_.exchanges_.back().source, pass_.exchanges_.back().destination}) {
+      if (!is_ring(operand.region)) continue;
+      Bytes& bytes = pass_.ring_bytes_[ring_number(operand.region)];
+      bytes = std::max(bytes, bytes_of(operand.size));
+    }
+  }
+
+  void end_segment() {
+    if (!steps_.empty()) pass_.segments_.emplace_back(std::exchange(steps_, {}), shape_.microbatch);
+  }
+
+  UnitPass& pass_;
+  const GraphShape& shape_;
+  const GivenTensors& given_;
+  std::vector<Tensor> tensors_;
+  std::vector<Node> nodes_;
+  std::vector<Matrix> sizes_;
+  std::ptrdiff_t loop_begin_ = 0, loop_end_ = 0;
+  TensorPlacement placement_;
+  std::vector<Segment::Step> steps_;  ///< of the segment that is being made
+};
+
+UnitPass::UnitPass(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given) {
+  UnitPassMaker(*this, graph, shape, given);
+}
+
+double UnitPass::flops() const {
+  double sum = 0;
+  for (const Segment& segment : segments_) sum += segment.flops();
+  return sum;
+}
+
+bool UnitPass::reads(Region region) const {
+  return std::ranges::any_of(segments_, [&](const Segment& segment) { return segment.reads(region); });
+}
+
+bool UnitPass::writes(Region region) const {
+  return std::ranges::any_of(segments_, [&](const Segment& segment) { return segment.writes(region); });
+}
+
+bool UnitPass::touches(Region region) const {
+  return reads(region) || writes(region);
+}
+
+void UnitPass::run(Kernels& kernels, const UnitMemory& memory, float loss_factor,
+                   const Exchange& exchange) const {
+  auto next = exchanges_.begin();
+  for (std::size_t i = 0; i <= segments_.size(); ++i) {
+    for (; next != exchanges_.end() && next->before == i; ++next) exchange(*next);
+    if (i < segments_.size()) segments_[i].run(kernels, memory, loss_factor);
+  }
+}
+
+}  // namespace strata

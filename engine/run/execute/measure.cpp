@@ -1,0 +1,131 @@
+#include "engine/run/execute/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nth.h"
+#include "base/random.h"
+#include "base/storage_type.h"
+#include "base/task_arena.h"
+#include "optim/update.h"
+
+namespace strata {
+namespace {
+
+/// Writes the pattern over and over.
+void fill(Device& device, std::byte* memory, Bytes bytes, const std::vector<std::byte>& pattern) {
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const auto length = static_cast<Bytes>(pattern.size());
+  for (Bytes at = 0; at < bytes; at += length) {
+    const Bytes piece = std::min(length, bytes - at);
+    if (device.host_addressable()) {  // not over a link that may be throttled
+      std::memcpy(memory + at, pattern.data(), static_cast<std::size_t>(piece));
+    } else {
+      stream->copy_to_device(memory + at, pattern.data(), piece);
+    }
+  }
+  wait_for_all(*stream);
+}
+
+}  // namespace
+
+double seconds_on_host(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double seconds_on_device(Stream& stream, const std::function<void()>& issue) {
+  const std::unique_ptr<Event> start = stream.make_event(), end = stream.make_event();
+  stream.record(*start);
+  issue();
+  stream.record(*end);
+  wait_for(*end);
+  return end->seconds_since(*start);
+}
+
+void wait_for(Event& event) {
+  constexpr double kLongestSeconds = 120;
+  if (!event.wait(kLongestSeconds))
+    throw DeviceError("the device did not finish within two minutes; is it shared or broken?");
+}
+
+void wait_for_all(Stream& stream) {
+  const std::unique_ptr<Event> event = stream.make_event();
+  stream.record(*event);
+  wait_for(*event);
+}
+
+void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dtype) {
+  const std::int64_t elements = std::clamp(bytes / size_of(dtype), std::int64_t{1}, std::int64_t{1} << 20);
+  auto pattern = sized<std::vector<std::byte>>(elements * size_of(dtype));
+  const CounterRandom random(1, 0);
+  with_storage_type(dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < elements; ++i) {
+      reinterpret_cast<T*>(pattern.data())[i] = T(random.normal(static_cast<std::uint64_t>(i)));
+    }
+  });
+  fill(device, memory, bytes, pattern);
+}
+
+void fill_with_zeros(Device& device, std::byte* memory, Bytes bytes) {
+  fill(device, memory, bytes, sized<std::vector<std::byte>>(std::min(bytes, MiB)));
+}
+
+HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)
+    : arena_(parameters * (size_of(DType::bf16) + format.state_bytes(DType::bf16)) + 5 * 16 * kPhase) {
+  std::byte* next = arena_.data();
+  const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element + kPhase); };
+  state_ = {.precision = DType::bf16,
+            .format = format,
+            .elements = parameters,
+            .master = take(format.master_bytes(DType::bf16)),
+            .moments = {},
+            .gradient = nullptr,
+            .parameter = nullptr};
+  for (const Moment moment : {Moment::exp_avg, Moment::exp_avg_sq})
+    state_.of(moment) = take(format.moment_bytes());
+  state_.parameter = take(size_of(DType::bf16));
+  auto* gradient = reinterpret_cast<bfloat16*>(take(size_of(DType::bf16)));
+  state_.gradient = gradient;
+  with_state_types(DType::bf16, format, [&]<typename Master, typename Stored>(auto, Master, Stored) {
+    for_ranges(parameters, 64 * 1024, [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const float value = static_cast<float>(i % 1013) * 1e-3F - 0.5F;
+        static_cast<bfloat16*>(state_.parameter)[i] = gradient[i] = bfloat16(value);
+        static_cast<Master*>(state_.master)[i] = Master(value);
+        static_cast<Stored*>(state_.of(Moment::exp_avg))[i] = Stored(0.1F * value);
+        static_cast<Stored*>(state_.of(Moment::exp_avg_sq))[i] = Stored(0.01F * value * value);
+      }
+    });
+  });
+}
+
+OptimizerState HostUpdate::with_phase(Bytes phase) const {
+  OptimizerState state = state_;
+  const auto moved = [&](auto* array, Bytes arrays_before) {
+    return static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array))) +
+           arrays_before * (phase - kPhase);
+  };
+  state.of(Moment::exp_avg) = moved(state.of(Moment::exp_avg), 1);
+  state.of(Moment::exp_avg_sq) = moved(state.of(Moment::exp_avg_sq), 2);
+  state.parameter = moved(state.parameter, 3);
+  state.gradient = moved(state.gradient, 4);
+  return state;
+}
+
+void HostUpdate::run() const {
+  update(coefficients(
+             {.policy = {.weight_decay = 0.1F}, .learning_rate = 1e-4F, .gradient_scale = 0.5F, .step = 10}),
+         state_);
+}
+
+double HostUpdate::bytes() const {
+  return static_cast<double>(state_.elements * state_.format.update_bytes(state_.precision));
+}
+
+}  // namespace strata

@@ -1,0 +1,118 @@
+#include "engine/run/execute/state_saver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/system_error.h"
+#include "engine/config/choices.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
+
+namespace strata {
+namespace {
+
+/// As a step saves them: those whose updates belong to the next round come last.
+std::vector<SavedUnit> units_in_order(const Program& program,
+                                      const std::function<FlatRange(std::size_t, Flat)>& saved) {
+  std::vector<SavedUnit> units;
+  for (const Serves serves : {Serves::step, Serves::step_before}) {
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.operation != Operation::save) continue;
+      if (instruction.serves != serves || instruction.piece.first > 0) continue;
+      const auto unit = static_cast<std::size_t>(instruction.unit);
+      if (instruction.find(Role::master) >= 0) units.push_back({unit, saved(unit, Flat::trained)});
+      if (instruction.find(Role::frozen) >= 0) units.push_back({unit, saved(unit, Flat::frozen)});
+    }
+  }
+  return units;
+}
+
+}  // namespace
+
+nlohmann::json schedule_json(const RunConfig& config) {
+  const OptimizerSection& optimizer = config.optimizer;
+  return {{"type", word_of(optimizer.schedule)},
+          {"lr", optimizer.learning_rate},
+          {"warmup", optimizer.warmup},
+          {"minimum_ratio", optimizer.minimum_ratio},
+          {"steps", config.train.steps}};
+}
+
+ChosenOnce chosen_once(const RunConfig& config, const Precision& precision,
+                       const std::vector<std::string>& layout) {
+  return {.precision = precision,
+          .layout = layout,
+          .ranks = config.ranks(),
+          .schedule = schedule_json(config),
+          .data = data_settings(config)};
+}
+
+Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen) {
+  const Counters& counters = record.counters;
+  return {.step = counters.step,
+          .applied_updates = counters.updates,
+          .skipped_steps = counters.skipped,
+          .loss_scale = record.loss_scale,
+          .sampler = sampler(counters.step),
+          .precision = chosen.precision,
+          .layout = chosen.layout,
+          .layout_ranks = chosen.layout.empty() ? 0 : chosen.ranks,
+          .schedule = chosen.schedule,
+          .data = chosen.data};
+}
+
+StateSaver::StateSaver(Setup setup)
+    : setup_(std::move(setup)),
+      units_(units_in_order(*setup_.program, setup_.saved)),
+      copy_(std::move(setup_.stream), setup_.watchdog_seconds),
+      piece_(kLargestRead) {}
+
+template <typename Action>
+void StateSaver::try_to(const Action& action) {
+  try {
+    action();
+  } catch (const IoError& error) {
+    const auto* of_system = dynamic_cast<const SystemError*>(&error);
+    if (of_system != nullptr && of_system->lacks_space()) {
+      lack_of_space_ = error.what();
+    } else if (setup_.on_failure) {
+      has_failed_ = true;
+      setup_.on_failure(error.what());
+    } else {
+      throw;
+    }
+  }
+}
+
+void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, StateKey key,
+                     const StoredValues& stored) {
+  if (has_failed_ || !lack_of_space_.empty()) return;
+  if (!checkpoint_) try_to([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
+  if (!checkpoint_) return;
+  const Flat flat = flat_of(key);
+  const FlatRange held = setup_.held(unit, flat), saved = setup_.saved(unit, flat);
+  const std::int64_t begin = held.first + piece.first;
+  const std::int64_t end = piece.is_all() ? held.end() : begin + piece.count;
+  const std::int64_t first = std::clamp(begin, saved.first, saved.end());
+  const FlatRange range = {first, std::clamp(end, saved.first, saved.end()) - first, flat};
+  checkpoint_->add({unit, range}, key, [&](std::int64_t from, std::int64_t count) {
+    return stored.read(range.first - begin + from, count, piece_);
+  });
+}
+
+void StateSaver::finish() {
+  if (has_failed_) return;
+  if (lack_of_space_.empty()) {
+    const Progress progress = progress_of(record_, setup_.sampler, setup_.chosen);
+    try_to([&] { setup_.store->finish(std::move(checkpoint_), progress); });
+  }
+  if (has_failed_) return;
+  const std::string lack_of_space = std::exchange(lack_of_space_, {});
+  if (lack_of_space.empty()) {
+    setup_.on_saved(record_.counters.step);
+  } else {
+    setup_.on_lack_of_space(lack_of_space);
+  }
+}
+
+}  // namespace strata

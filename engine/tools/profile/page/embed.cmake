@@ -1,0 +1,15 @@
+# Writes a source that has files as texts: cmake -DOUTPUT=FILE.cpp -DNAMES=a,b -DFILES=x.css,y.js+z.js -P embed.cmake
+# Files joined by + become one text.
+string(REPLACE "," ";" names "${NAMES}")
+string(REPLACE "," ";" groups "${FILES}")
+set(source "#include \"engine/tools/profile/page_files.h\"\n\nnamespace strata::page_files {\n")
+foreach(name group IN ZIP_LISTS names groups)
+  string(REPLACE "+" ";" files "${group}")
+  set(text "")
+  foreach(file IN LISTS files)
+    file(READ "${file}" content)
+    string(APPEND text "${content}")
+  endforeach()
+  string(APPEND source "const std::string_view ${name} = R\"strata_page(${text})strata_page\";\n")
+endforeach()
+file(WRITE "${OUTPUT}" "${source}}  // namespace strata::page_files\n")
