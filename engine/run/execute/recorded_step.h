@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "engine/plan/cost/timeline.h"
-#include "engine/run/execute/operations.h"
+#include "engine/plan/place/plan.h"
+#include "engine/run/execute/step_report.h"
 
 namespace strata {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/run/execute/operations.h"
+#include "engine/run/execute/step_report.h"
 
 namespace strata {
 
