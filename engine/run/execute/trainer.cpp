@@ -5,16 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/nth.h"
 #include "collectives/agreement.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
 #include "engine/plan/lower/run_scratch.h"
+#include "engine/run/execute/shared_frozen.h"
 
 namespace strata {
 namespace {
@@ -50,14 +49,6 @@ TrainingData with_dropout(TrainingData data, const Model& model) {
 
 bool is_any_due(const std::vector<StepRange>& steps) {
   return std::ranges::any_of(steps, [](const StepRange& range) { return range.count > 0; });
-}
-
-LiveFigures total_of(LiveFigures before, const Executor& executor) {
-  const LiveFigures now = executor.live();
-  for (const Lane lane : kLanes) before.busy_seconds[lane] += now.busy_seconds[lane];
-  for (const Tier tier : kTiers)
-    before.peak_bytes[tier] = std::max(before.peak_bytes[tier], now.peak_bytes[tier]);
-  return before;
 }
 
 }  // namespace
@@ -116,60 +107,25 @@ Trainer::Trainer(std::vector<ModelSetup> models, const Plan& plan, Device& devic
   counted_saves_.resize(models_.size());
   streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
   scratch_.planned = device.scratch_rules().parts(scratch);
-  if (!options_.recording.empty()) recorder_.emplace(options_.recording);
-  make_executors(plan);
-}
-
-Executor::Options Trainer::executor_options() const {
-  Executor::Options options{.mode = run_.plan.lanes,
-                            .watchdog_seconds = options_.watchdog_seconds,
-                            .flops_per_second = run_.device.flops_per_second};
-  if (run_.device.sent_per_second)
-    options.sent_per_second = static_cast<double>(*run_.device.sent_per_second);
-  return options;
-}
-
-void Trainer::make_executors(const Plan& plan) {
-  Executor::Options options = executor_options();
-  options.on_failure = [this](const std::exception& error) {
+  PlanExecutors::Setup setup{.config = run_,
+                             .streams = streams_,
+                             .ranks = ranks_ ? &*ranks_ : nullptr,
+                             .watchdog_seconds = options_.watchdog_seconds,
+                             .recording = options_.recording};
+  setup.on_failure = [this](const std::exception& error) {
     if (options_.on_failure) options_.on_failure(error);
     if (ranks_) options_.world->abort(error.what());
   };
-  if (ranks_) {
-    options.ranks_failure = [this] { return ranks_->failure(); };
-    options.watchdog_seconds *= 2;  // so that a rank that does not come is named by one that waits for it
-  }
-  std::vector<Executor::ModelOperations> training(models_.size());
-  OfInterludes<std::vector<Executor::ModelOperations>> interludes;
-  std::vector<SaveSchedule> saves(models_.size());
-  for (std::size_t m = 0; m < models_.size(); ++m) {
-    const std::optional<ModelPlan>& own = plan.models[m];
-    if (!own) continue;
-    training[m] = {&models_[m]->training(), &own->training.program.instructions};
-    for (const auto& [interlude, program] : own->interludes) {
-      interludes[interlude].resize(models_.size());
-      interludes[interlude][m] = {models_[m]->interlude(interlude), &program.program.instructions};
-    }
-    saves[m] = models_[m]->saves();
-  }
-  const std::lock_guard watching(watching_);
-  if (training_) before_ = total_of(before_, *training_);
-  interludes_.clear();
-  for (const auto& [interlude, program] : plan.interludes())
-    interludes_.try_emplace(interlude, program, std::move(interludes[interlude]), streams_, options);
-  if (options_.observer) {
-    options.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
-  }
-  options.saves = std::move(saves);
-  options.recorder = recorder_ ? &*recorder_ : nullptr;
-  training_.emplace(plan.training(), std::move(training), streams_, options);
+  if (options_.observer) setup.observer = [this](const Instruction& done) { options_.observer(done, *this); };
+  executors_.emplace(std::move(setup));
+  executors_->set(plan, models_);
 }
 
 /// Steps end, and why is looked at then. Other lanes may be in the next round already, and in an asynchronous
 /// pipeline, whose model is alone, in the one behind it: all ranks finish that.
 void Trainer::end_soon(std::size_t model, std::int64_t step) {
-  if (models_[model]->plan().strategy.is_asynchronous()) return training_->end_after(model, step + 2);
-  training_->end_soon(model, step);
+  if (models_[model]->plan().strategy.is_asynchronous()) return executors_->end_after(model, step + 2);
+  executors_->end_soon(model, step);
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
@@ -195,7 +151,8 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
     if (is_under_way(m)) try_to_end(m, false);
   }
   count_planned();
-  measure();
+  measured_ = executors_->measured();
+  scratch_.measured_bytes = streams_.of(Lane::compute).kernels().scratch_bytes();
   std::vector<TrainResult> results;
   results.reserve(models_.size());
   for (std::optional<TrainResult>& result : results_) {
@@ -207,51 +164,12 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
   return results;
 }
 
-/// What models hold together each of them fills in, so that a model which begins with other values would
-/// change those of another.
 void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
-  using HeldPlace = std::pair<Tier, Bytes>;
-  const auto place_held = [&](std::size_t m, const StateEntry& place) -> HeldPlace {
-    const Buffer& buffer = models_[m]->plan().training.program.buffer(place.buffer);
-    return {buffer.tier, buffer.offset};
-  };
-  const auto frozen_places = [&](std::size_t m) {
-    std::vector<StateEntry> places = models_[m]->plan().training.program.state;
-    std::erase_if(places, [](const StateEntry& place) { return place.part != StateKey::frozen; });
-    return places;
-  };
-  std::map<HeldPlace, int> holders;
-  for (std::size_t m = 0; m < models_.size(); ++m) {
-    for (const StateEntry& place : frozen_places(m)) ++holders[place_held(m, place)];
-  }
-  // The same on all ranks, though some may hold nothing together.
-  const bool may_share =
-      std::ranges::count_if(models_, [](const auto& model) { return model->model().freezes(); }) > 1;
-  struct Filled {
-    std::size_t model;
-    std::uint64_t hash;
-  };
-  std::map<HeldPlace, Filled> filled;
-  const auto check = [&](std::size_t m) {
-    RunState& state = models_[m]->state();
-    for (const StateEntry& place : frozen_places(m)) {
-      const HeldPlace held = place_held(m, place);
-      if (holders[held] < 2) continue;
-      const auto unit = static_cast<std::size_t>(place.unit);
-      const std::uint64_t hash = hash_bytes(std::as_bytes(state.read(unit, StateKey::frozen)));
-      const Filled& first = filled.try_emplace(held, Filled{m, hash}).first->second;
-      if (first.hash == hash) continue;
-      throw ConfigError(
-          fmt::format("model.path: models {} and {} of the run file hold the frozen tensors of {} together, "
-                      "but begin with "
-                      "other values of them; train them in runs of their own, or begin anew with --fresh",
-                      first.model + 1, m + 1, models_[m]->plan().training.program.units[unit]));
-    }
-    state.release_scratch();
-  };
+  SharedFrozen shared(models_);
   for (std::size_t m = 0; m < models_.size(); ++m) {
     models_[m]->begin(*listeners[m]);
-    if (may_share) on_every_rank(ranks_ ? &ranks_->outside() : nullptr, [&] { check(m); });
+    if (shared.may_be_shared())
+      on_every_rank(ranks_ ? &ranks_->outside() : nullptr, [&] { shared.check(m); });
   }
 }
 
@@ -292,41 +210,13 @@ void Trainer::run_steps() {
     if (steps[m].count > 0) rounds = std::min(rounds, steps[m].count);
   }
   for (StepRange& range : steps) range.count = std::min(range.count, rounds);
-  const Executor::RunResult run = perform(
-      *training_, steps, [this](std::size_t model, const StepReport& report) { note_step(model, report); });
+  const Executor::RunResult run =
+      executors_->train(steps, executor_stop(),
+                        [this](std::size_t model, const StepReport& report) { note_step(model, report); });
   for (std::size_t m = 0; m < models_.size(); ++m) {
     // Updates of the latest had nothing to run under.
     if (run.completed_steps[m] > 0) models_[m]->note_drain(run.tail_seconds);
   }
-}
-
-Executor::RunResult Trainer::perform(Executor& executor, const std::vector<StepRange>& steps,
-                                     const Executor::OnStep& on_step) {
-  const auto set_running = [this](const Executor* running) {
-    const std::lock_guard watching(watching_);
-    running_ = running;
-  };
-  set_running(&executor);
-  Executor::RunResult result = executor.run(steps, executor_stop(), on_step);
-  set_running(nullptr);
-  return result;
-}
-
-std::vector<std::string> Trainer::describe_lanes() const {
-  const std::lock_guard watching(watching_);
-  if (running_ == nullptr) return {"no lane runs: between steps, models are loaded, saved or planned"};
-  std::vector<std::string> lines;
-  for (const auto& [interlude, executor] : interludes_) {
-    if (running_ == &executor)
-      lines.emplace_back(interlude == Interlude::validation ? "in a validation:" : "taking samples:");
-  }
-  for (std::string& line : running_->describe_lanes()) lines.push_back(std::move(line));
-  return lines;
-}
-
-LiveFigures Trainer::live() const {
-  const std::lock_guard watching(watching_);
-  return total_of(before_, *training_);
 }
 
 /// On the lane cpu. All ranks know a step's loss, and none is more than a round ahead.
@@ -462,11 +352,10 @@ void Trainer::replan() {
   count_planned();
   const Plan* const plan = options_.several->replan(remaining);
   if (plan == nullptr) return;
-  measure();
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (is_under_way(m)) models_[m]->replan(*plan->models[m]);
   }
-  make_executors(*plan);
+  executors_->set(*plan, models_);
 }
 
 /// What the plan says of the steps since the call before.
@@ -505,7 +394,7 @@ std::vector<StepRange> Trainer::due(Interlude interlude) const {
 void Trainer::validate() {
   const std::vector<StepRange> steps = due(Interlude::validation);
   if (!is_any_due(steps)) return;
-  perform(interludes_.at(Interlude::validation), steps, {});
+  executors_->run(Interlude::validation, steps, executor_stop());
   if (stopped()) return;
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (steps[m].count > 0) models_[m]->note_validation();
@@ -521,7 +410,7 @@ void Trainer::take_samples() {
     if (steps[m].count > 0) models_[m]->samples().begin();
   }
   for (std::int64_t tokens = 1; is_any_due(left); ++tokens) {
-    perform(interludes_.at(Interlude::sampling), left, {});
+    executors_->run(Interlude::sampling, left, executor_stop());
     for (std::size_t m = 0; m < models_.size(); ++m) {
       if (left[m].count == 0) continue;
       models_[m]->note_sampling(tokens);
@@ -535,19 +424,6 @@ void Trainer::take_samples() {
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (steps[m].count > 0) models_[m]->note_samples(taken.count());
   }
-}
-
-/// What the executors have done, which are done with.
-void Trainer::measure() {
-  const Measurements& training = training_->measurements();
-  measured_.count.add(training.count);
-  for (const Lane lane : kLanes) measured_.busy_seconds[lane] += training.busy_seconds[lane];
-  for (const auto& [interlude, executor] : interludes_) {
-    MeterCount count = executor.measurements().count;
-    count.traffic = {};  // that of training steps is reported
-    measured_.count.add(count);
-  }
-  scratch_.measured_bytes = streams_.of(Lane::compute).kernels().scratch_bytes();
 }
 
 }  // namespace strata

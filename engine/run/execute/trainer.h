@@ -14,6 +14,7 @@
 #include "engine/plan/place/plan.h"
 #include "engine/run/execute/machine.h"
 #include "engine/run/execute/model_run.h"
+#include "engine/run/execute/plan_executors.h"
 
 namespace strata {
 
@@ -84,9 +85,9 @@ class Trainer {
 
   /// What each lane of this rank does at this moment: lines for a user. Any thread may call, also while the
   /// run hangs.
-  std::vector<std::string> describe_lanes() const;
+  std::vector<std::string> describe_lanes() const { return executors_->describe_lanes(); }
   /// What the training steps have come to so far. Any thread may call.
-  LiveFigures live() const;
+  LiveFigures live() const { return executors_->live(); }
 
   /// Adds what the nvme tier can do, if the run uses it. Only before train().
   void measure_nvme(MachineRates& rates) { memory_->measure_nvme(rates); }
@@ -102,8 +103,6 @@ class Trainer {
  private:
   void begin_models(const std::vector<TrainListener*>& listeners);
   void check_space();
-  void make_executors(const Plan& plan);
-  Executor::Options executor_options() const;
   bool is_under_way(std::size_t model) const { return results_[model] == std::nullopt; }
   bool is_done() const;
   bool is_over() const;
@@ -115,8 +114,6 @@ class Trainer {
   std::vector<StepRange> due(Interlude interlude) const;
   void validate();
   void take_samples();
-  Executor::RunResult perform(Executor& executor, const std::vector<StepRange>& steps,
-                              const Executor::OnStep& on_step);
   bool has_failed(std::size_t model) const;
   void agree();
   void save_what_is_due();
@@ -129,7 +126,6 @@ class Trainer {
   bool stopped() const { return ranks_ ? stop_agreed_.load() : stop_->load(); }
   const std::atomic<bool>& executor_stop() const { return ranks_ ? never_ : *stop_; }
   void end_soon(std::size_t model, std::int64_t step);
-  void measure();
   void count_planned();
 
   const RunConfig& run_;
@@ -148,13 +144,8 @@ class Trainer {
     bool is_failure = false;  ///< its checkpoints cannot be written
   };
   std::vector<Ending> endings_;
-  std::size_t rung_ = 0;                  ///< the next
-  std::optional<StepRecorder> recorder_;  ///< if anything is recorded
-  mutable std::mutex watching_;           ///< of what other threads than the run's look at
-  std::optional<Executor> training_;
-  OfInterludes<Executor> interludes_;
-  const Executor* running_ = nullptr;
-  LiveFigures before_;                       ///< of executors that are gone
+  std::size_t rung_ = 0;  ///< the next
+  std::optional<PlanExecutors> executors_;
   const std::atomic<bool>* stop_ = nullptr;  ///< of train()
   std::atomic<bool> stop_agreed_ = false;    ///< by all ranks
   std::vector<bool> due_to_save_;            ///< by model, as rank 0 found for all
