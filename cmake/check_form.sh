@@ -2,7 +2,7 @@
 # Checks the form of the tree, which takes under two minutes on two cores:
 # - clang-format over all sources, shellcheck over all scripts;
 # - sentences of pages and comments, and whether what pages name exists;
-# - includes against CMake targets and layers, and that passes ask operators and know none;
+# - includes against CMake targets and layers, names that two files define, and that passes ask operators and know none;
 # - clang-tidy over changed files.
 #   cmake/check_form.sh [BASE | --all]   changed since BASE (a commit; default: origin's main if HEAD has left it, else the commit before)
 set -euo pipefail
@@ -41,6 +41,8 @@ python3 cmake/check_prose.py >&2 || fail "Sentences are not as cmake/check_prose
 python3 cmake/check_docs.py >&2 || fail "Pages name what does not exist: mend what stands above"
 
 python3 cmake/check_includes.py >&2 || fail "Includes, CMake targets and layers differ as said above"
+
+python3 cmake/check_names.py >&2 || fail "One name has several types, which no linker finds"
 
 python3 cmake/check_operators.py >&2 || fail "A pass knows an operator: let it ask as said above"
 

@@ -3,8 +3,7 @@
 
 C++'s one-definition rule is not checked by linkers: of two structs with one name, one's constructors run for both. Types of
 anonymous namespaces and local types do not count, nor do files that Highway compiles once per target. A test program is its
-folder, tests/support and everything under base/, engine/ and so on. Run it now and then; exit status 1 and a sentence per
-finding."""
+folder, tests/support and everything under base/, engine/ and so on. Exit status 1 and a sentence per finding."""
 import collections
 import pathlib
 import re

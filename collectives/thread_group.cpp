@@ -111,41 +111,45 @@ std::shared_ptr<ThreadGroup> ThreadGroup::child(int color, const std::vector<int
   return group;
 }
 
-void ThreadGroup::take(Lock& lock, int rank, Message& message, Message& sent) {
+void ThreadGroup::take(Lock& lock, int rank, PostedMessage& message, PostedMessage& sent) {
   if (sent.bytes != message.bytes) {
     give_up(fmt::format("{} on {} does not fit {} on {}: both ends of a message have the same length",
                         describe(message.call), rank_name(world_rank(rank)), describe(sent.call),
                         rank_name(world_rank(message.peer))));
   }
-  sent.state = Message::State::taken;
+  sent.state = PostedMessage::State::taken;
   lock.unlock();
   if (message.bytes > 0) std::memcpy(message.data, sent.data, message.bytes);
   lock.lock();
-  message.state = sent.state = Message::State::done;
+  message.state = sent.state = PostedMessage::State::done;
   of_messages(message.peer).notify_all();
 }
 
-void ThreadGroup::withdraw(Lock& lock, int rank, std::vector<Message>& sends) {
-  for (Message& message : sends) std::erase(queue(rank, message.peer), &message);
+void ThreadGroup::withdraw(Lock& lock, int rank, std::vector<PostedMessage>& sends) {
+  for (PostedMessage& message : sends) std::erase(queue(rank, message.peer), &message);
   of_messages(rank).wait(lock, [&] {  // copying ends by itself
-    return std::none_of(sends.begin(), sends.end(),
-                        [](const Message& message) { return message.state == Message::State::taken; });
+    return std::none_of(sends.begin(), sends.end(), [](const PostedMessage& message) {
+      return message.state == PostedMessage::State::taken;
+    });
   });
 }
 
-void ThreadGroup::exchange(int rank, std::vector<Message>& sends, std::vector<Message>& receives) {
+void ThreadGroup::exchange(int rank, std::vector<PostedMessage>& sends,
+                           std::vector<PostedMessage>& receives) {
   Lock lock(world_->mutex);
-  for (Message& message : sends) {
+  for (PostedMessage& message : sends) {
     queue(rank, message.peer).push_back(&message);
     of_messages(message.peer).notify_all();
   }
-  const auto is_open = [](const Message& message) { return message.state != Message::State::done; };
+  const auto is_open = [](const PostedMessage& message) {
+    return message.state != PostedMessage::State::done;
+  };
   const auto arrived = [&] {
-    return std::find_if(receives.begin(), receives.end(), [&](const Message& message) {
+    return std::find_if(receives.begin(), receives.end(), [&](const PostedMessage& message) {
       return is_open(message) && !queue(message.peer, rank).empty();
     });
   };
-  const auto await_one = [&](std::vector<Message>& messages, const std::function<bool()>& ready) {
+  const auto await_one = [&](std::vector<PostedMessage>& messages, const std::function<bool()>& ready) {
     const auto open = std::find_if(messages.begin(), messages.end(), is_open);
     if (open == messages.end()) return false;
     await(lock, of_messages(rank), rank, open->call, ready,
@@ -155,8 +159,8 @@ void ThreadGroup::exchange(int rank, std::vector<Message>& sends, std::vector<Me
   try {
     while (await_one(receives, [&] { return arrived() != receives.end(); })) {
       const auto message = arrived();
-      std::deque<Message*>& posted = queue(message->peer, rank);
-      Message& sent = *posted.front();
+      std::deque<PostedMessage*>& posted = queue(message->peer, rank);
+      PostedMessage& sent = *posted.front();
       posted.pop_front();
       take(lock, rank, *message, sent);
     }

@@ -56,7 +56,7 @@ struct Offer {
 };
 
 /// One end of a message.
-struct Message {
+struct PostedMessage {
   enum class State { posted, taken, done };
 
   Call call;
@@ -80,7 +80,7 @@ class ThreadGroup {
   void perform(int rank, const Offer& offer, const std::function<void(std::span<const Offer>)>& work);
 
   /// Exchanges messages that happen together, in any order. Each vector is in the order of the calls.
-  void exchange(int rank, std::vector<Message>& sends, std::vector<Message>& receives);
+  void exchange(int rank, std::vector<PostedMessage>& sends, std::vector<PostedMessage>& receives);
 
   /// In the work of a split: the group of `color`, made by the first of its ranks that asks.
   std::shared_ptr<ThreadGroup> child(int color, const std::vector<int>& ranks);
@@ -99,10 +99,12 @@ class ThreadGroup {
   void check_agreement(int rank, const Offer& offer);
   std::string missing_ranks() const;
   std::condition_variable& of_messages(int rank) { return nth(of_messages_, rank); }
-  std::deque<Message*>& queue(int from, int to) { return nth(queues_, from * std::ssize(world_ranks_) + to); }
+  std::deque<PostedMessage*>& queue(int from, int to) {
+    return nth(queues_, from * std::ssize(world_ranks_) + to);
+  }
   /// Copies what the message's peer has sent.
-  void take(Lock& lock, int rank, Message& message, Message& sent);
-  void withdraw(Lock& lock, int rank, std::vector<Message>& sends);
+  void take(Lock& lock, int rank, PostedMessage& message, PostedMessage& sent);
+  void withdraw(Lock& lock, int rank, std::vector<PostedMessage>& sends);
 
   std::shared_ptr<ThreadWorld> world_;
   const std::vector<int> world_ranks_;
@@ -112,7 +114,7 @@ class ThreadGroup {
   int working_ = 0;                                       ///< ranks between the two meetings
   std::int64_t meetings_ = 0;                             ///< calls for which all came
   std::condition_variable met_;                           ///< all have come, or have done their part
-  std::vector<std::deque<Message*>> queues_;              ///< posted messages, by sender and receiver
+  std::vector<std::deque<PostedMessage*>> queues_;        ///< posted messages, by sender and receiver
   std::vector<std::condition_variable> of_messages_;      ///< of each rank, to it and from it
   std::map<int, std::shared_ptr<ThreadGroup>> children_;  ///< of the split that is going on
 };

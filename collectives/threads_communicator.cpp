@@ -150,10 +150,10 @@ class ThreadCommunicator final : public Communicator {
 
   void exchange(const Call& call) {
     // Whatever happens, the messages are not made again.
-    std::vector<Message> sends = std::exchange(sends_, {}), receives = std::exchange(receives_, {});
+    std::vector<PostedMessage> sends = std::exchange(sends_, {}), receives = std::exchange(receives_, {});
     begin(call);
     group_->exchange(rank_, sends, receives);
-    for (const Message& message : sends)
+    for (const PostedMessage& message : sends)
       if (message.peer != rank_) sent_bytes_ += message.bytes;
   }
 
@@ -173,8 +173,8 @@ class ThreadCommunicator final : public Communicator {
     group_->never_arrive(rank_, call);
   }
 
-  Message message(std::string_view operation, void* data, std::size_t count, Element element,
-                  int peer) const {
+  PostedMessage message(std::string_view operation, void* data, std::size_t count, Element element,
+                        int peer) const {
     assert(peer >= 0 && peer < size());
     return {.call = {operation, count, element},
             .data = static_cast<std::byte*>(data),
@@ -202,7 +202,7 @@ class ThreadCommunicator final : public Communicator {
   int rank_;
   std::int64_t calls_ = 0;
   bool in_group_ = false;
-  std::vector<Message> sends_, receives_;
+  std::vector<PostedMessage> sends_, receives_;
   std::vector<std::byte> rest_;  ///< of a sum, until all ranks have read what it overwrites
   std::atomic<std::size_t> sent_bytes_ = 0;
 };
