@@ -58,7 +58,7 @@ PACKAGES = {
     "CUDA::cublasLt": (r"cublasLt", {"engine/device/cuda"}),
     "CUDA::nvtx3": (r"nvtx3/", {"engine/device/cuda"}),
 }
-OF_RUN_FILE = re.compile(r"engine/config/(run_config|run_models|load|loader|describe|keys|searched_keys|common_values)\.h")
+OF_RUN_FILE = re.compile(r"engine/config/(run_config|\w+_section|run_models|load|loader|describe|keys|searched_keys|common_values)\.h")
 # A target and a library whose headers it includes but which it emulates.
 EMULATED = {("emulated_kernels", "strata_device_cuda"), ("cuda_emulation_test", "strata_device_cuda"),
             ("emulated_gpu", "strata_device_cuda"), ("emulated_gpu", "CUDA::cudart_static"),
