@@ -133,7 +133,8 @@ class Targets:
 
     def glob(self, folder, pattern):
         pattern = pattern.replace("${CMAKE_CURRENT_SOURCE_DIR}/", "")
-        base = (folder + "/" if folder else "") + pattern
+        of_root = pattern.startswith("${CMAKE_SOURCE_DIR}/")
+        base = pattern.removeprefix("${CMAKE_SOURCE_DIR}/") if of_root or not folder else folder + "/" + pattern
         regex = re.compile(re.escape(base).replace(r"\*", "[^/]*") + "$")
         return {name for name in self.tree.files if regex.match(name)}
 

@@ -53,6 +53,17 @@ endfunction()
 strata_precompiled_headers(strata_precompiled)
 strata_precompiled_headers(strata_precompiled_quickly OPTIONS ${STRATA_QUICKLY_COMPILED})
 
+# A unity build compiles eight sources of a target together. A source is compiled by itself if Highway includes it once per instruction
+# set, if it uses a namespace, or if it has the comment "Not in a unity build:", which says why.
+function(strata_leave_unity)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} reason REGEX "foreach_target[.]h|^using namespace|^// Not in a unity build:" LIMIT_COUNT 1)
+    if(reason)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
 # strata_library(NAME DEPENDS target... [OPTIONS option...]): the C++ and CUDA sources of this folder as the static library
 # strata_NAME, compiled with `options` too.
 function(strata_library name)
@@ -62,6 +73,7 @@ function(strata_library name)
     file(GLOB more CONFIGURE_DEPENDS ${folder}/*.cpp)
     list(APPEND sources ${more})
   endforeach()
+  strata_leave_unity(${sources})
   if(sources)
     add_library(strata_${name} STATIC ${sources})
     target_link_libraries(strata_${name} PUBLIC strata_options ${ARG_DEPENDS})
@@ -108,6 +120,7 @@ function(strata_test name)
   if(ARG_FILTER AND ARG_SUITES)
     message(FATAL_ERROR "strata_test(${name}) has FILTER and SUITES: GoogleTest has no filter for what both leave")
   endif()
+  strata_leave_unity(${sources})
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE strata_options test_program ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                              GTest::gtest_main)

@@ -1,3 +1,4 @@
+// Not in a unity build: programs that emulate NCCL have one of their own.
 #include "collectives/nccl_library.h"
 
 #include <dlfcn.h>

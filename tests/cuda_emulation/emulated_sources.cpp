@@ -1,4 +1,5 @@
 // The CUDA device's kernels for the CPU: their launch.cuh is that of tests/cuda_emulation.
+// Not in a unity build: it defines macros and names that others have.
 #include "engine/device/cuda/attention.cu"
 #include "engine/device/cuda/attention_documents.cpp"
 #include "engine/device/cuda/attention_parts.cu"

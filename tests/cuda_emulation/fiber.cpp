@@ -1,3 +1,4 @@
+// Not in a unity build: it defines macros and names that others have.
 #include "tests/cuda_emulation/fiber.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
 // Units with some frozen tensors: where these lie, and which gradients are made no more.
+// Not in a unity build: it has many names in common with others.
 #include "engine/model/graph/freeze.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // Units of random operators, run on the reference kernels in memory that is poisoned with NaN and guarded.
 // Derived passes give the derivative. Keeping a value, making it again, sharing it in place and placing it
 // change no bit.
+// Not in a unity build: it has many names in common with others.
 #include <gtest/gtest.h>
 
 #include <cmath>

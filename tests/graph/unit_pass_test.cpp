@@ -1,5 +1,6 @@
 // Passes of several segments, between which ranks exchange tensors: here of one rank, to whom an exchange
 // gives what it has.
+// Not in a unity build: it has many names in common with others.
 #include "engine/model/graph/unit_pass.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // Units split over ranks: what ranks make of their parts, with the exchanges that their graphs name, is what
 // the whole unit makes.
+// Not in a unity build: it has many names in common with others.
 #include "engine/model/graph/split_unit.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // NCCL for ranks that are threads of one process and a GPU whose memory is the host's. A program that has
 // this source needs no libnccl: nccl_library() is here. README.md says what is modelled.
+// Not in a unity build: it has many names in common with others.
 #include <atomic>
 #include <cstring>
 #include <map>

@@ -1,3 +1,4 @@
+// Not in a unity build: GCC takes its class for one of a header.
 #include "tests/support/queued_device.h"
 
 #include <chrono>

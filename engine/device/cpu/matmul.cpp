@@ -1,5 +1,6 @@
 // Matrix products as tiles of the output, each computed whole by one thread. Any number of threads gives the
 // same bits: where bits depend on tiles, these depend on the shape alone.
+// Not in a unity build: it names its tiles as another file does.
 #include <algorithm>
 #include <cassert>
 #include <cstring>

@@ -1,4 +1,5 @@
 // Gemma 2 (transformers: Gemma2ForCausalLM): Gemma's layers with soft caps on scores and logits.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include <fmt/format.h>
 
 #include "engine/model/architectures/architecture_rules.h"

@@ -1,5 +1,6 @@
 // Gemma 3, text (transformers: Gemma3ForCausalLM): Gemma's layers with norms of queries and keys, and a
 // rotation of its own for each kind of layers.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include <algorithm>
 #include <optional>
 

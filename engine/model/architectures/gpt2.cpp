@@ -1,5 +1,6 @@
 // GPT-2 (transformers: GPT2LMHeadModel). HF's Conv1D stores its matrices as [in, out]; q, k and v are the
 // columns of c_attn.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include <fmt/format.h>
 
 #include "engine/device/activation.h"

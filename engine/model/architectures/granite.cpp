@@ -1,5 +1,6 @@
 // Granite (transformers: GraniteForCausalLM): Llama's layer with factors on embeddings, scores, residual
 // branches and logits.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include "engine/device/activation.h"
 #include "engine/model/architectures/architecture_rules.h"
 #include "engine/model/architectures/config_reading.h"

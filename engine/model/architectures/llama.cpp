@@ -1,4 +1,5 @@
 // Llama and its relatives Mistral, Qwen2 and Qwen3 (transformers: LlamaForCausalLM, …).
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // Mixtral (transformers: MixtralForCausalLM): Llama's attention, and experts in place of the MLP.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include "engine/model/architectures/architecture_rules.h"
 #include "engine/model/architectures/config_reading.h"
 #include "engine/model/architectures/decoder.h"

@@ -1,5 +1,6 @@
 // OLMo 2 (transformers: Olmo2ForCausalLM): norms behind attention and MLP instead of before them, and norms
 // of all queries and of all keys together.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include "engine/device/activation.h"
 #include "engine/model/architectures/architecture_rules.h"
 #include "engine/model/architectures/config_reading.h"

@@ -1,5 +1,6 @@
 // Phi-3 (transformers: Phi3ForCausalLM): Llama's layer with one matrix for queries, keys and values, and one
 // for gate and up.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include <utility>
 
 #include "engine/device/activation.h"

@@ -1,4 +1,5 @@
 // Qwen3 MoE (transformers: Qwen3MoeForCausalLM): Qwen3's attention, and experts in place of some layers' MLP.
+// Not in a unity build: each architecture has its own read(), write() and block().
 #include <fmt/format.h>
 
 #include <algorithm>
