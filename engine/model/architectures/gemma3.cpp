@@ -15,7 +15,7 @@ namespace {
 RopeOptions read_settings(const nlohmann::json& object, const Architecture& a, const std::string& where,
                           double theta) {
   JsonReader settings(object, where);
-  const RopeOptions rope = read_rope_settings(settings, a, {.theta = theta, .may_differ_by_length = false});
+  RopeOptions rope = read_rope_settings(settings, a, {.theta = theta, .may_differ_by_length = false});
   if (rope.yarn && !rope.yarn->truncates)
     settings.refuse("truncate",
                     "transformers truncates all the same where layers have settings of their own");
