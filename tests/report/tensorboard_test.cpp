@@ -163,7 +163,9 @@ TEST_F(TensorBoard, ShowsNoMoreThanTheWholeMachine) {
     report.seconds = std::uniform_real_distribution<double>(0.001, 0.2)(random);
     curves.on_step(report);
   }
-  for (const auto& [number, value] : TensorBoard::curves()["train/mfu"]) {
+  const auto utilisation = TensorBoard::curves()["train/mfu"];
+  EXPECT_FALSE(utilisation.empty());
+  for (const auto& [number, value] : utilisation) {
     EXPECT_GT(value, 0) << number;
     EXPECT_LE(value, 1) << number;
   }
