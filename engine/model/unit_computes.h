@@ -20,7 +20,7 @@ class UnitCompute;
 class UnitComputes {
  public:
   UnitComputes() = default;
-  UnitComputes(const UnitComputes&) {}
+  UnitComputes(const UnitComputes& /*other*/) noexcept {}  // so that vectors move models when they grow
   UnitComputes& operator=(const UnitComputes&);
   ~UnitComputes() = default;
 

@@ -65,7 +65,7 @@ class PlanExecutors {
   std::optional<Executor> training_;
   OfInterludes<Executor> interludes_;
   const Executor* running_ = nullptr;
-  // Of executors that are gone.
+  // These sum up executors that are gone.
   LiveFigures lived_;
   Measurements measured_;
 };

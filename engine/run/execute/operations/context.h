@@ -55,7 +55,7 @@ struct OperationSetup {
   int threads = 1;
 };
 
-/// Of one program. Each lane's thread reads it for its own instructions.
+/// Serves one program. Each lane's thread uses it for its own instructions.
 struct OperationContext {
   explicit OperationContext(OperationSetup setup);
 
