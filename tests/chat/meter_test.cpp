@@ -6,10 +6,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/input/chat/builtins.h"
 #include "engine/input/chat/chat_template.h"
-#include "engine/input/chat/filters.h"
-#include "engine/input/chat/methods.h"
-#include "engine/input/chat/tests.h"
 #include "tests/support/allocations.h"
 
 namespace strata::chat {

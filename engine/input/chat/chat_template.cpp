@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "engine/input/chat/functions.h"
+#include "engine/input/chat/builtins.h"
 #include "engine/input/chat/interpreter.h"
 #include "engine/input/chat/parser.h"
 #include "engine/input/chat/problem.h"

@@ -1,4 +1,4 @@
-#include "engine/input/chat/functions.h"
+#include "engine/input/chat/builtins.h"
 
 #include <fmt/format.h>
 

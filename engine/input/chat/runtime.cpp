@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "engine/input/chat/filters.h"
-#include "engine/input/chat/methods.h"
+#include "engine/input/chat/builtins.h"
 #include "engine/input/chat/operators.h"
 #include "engine/input/chat/problem.h"
 #include "engine/input/chat/python_text.h"
-#include "engine/input/chat/tests.h"
 #include "engine/input/text/utf8.h"
 
 namespace strata::chat {

@@ -1,10 +1,9 @@
-#include "engine/input/chat/tests.h"
+#include "engine/input/chat/builtins.h"
 
 #include <fmt/format.h>
 
 #include <compare>
 
-#include "engine/input/chat/filters.h"
 #include "engine/input/chat/operators.h"
 #include "engine/input/chat/problem.h"
 #include "engine/input/chat/python_text.h"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/nth.h"
-#include "engine/input/chat/filters.h"
+#include "engine/input/chat/builtins.h"
 #include "engine/input/chat/format_text.h"
 #include "engine/input/chat/growing.h"
 #include "engine/input/chat/markup.h"
