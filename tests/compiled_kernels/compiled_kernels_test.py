@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the compilers make of the CUDA kernels, without a GPU: compiled_kernels_test.py PTXAS FOLDER LIBRARY [--table] [SOURCE...]
 
-FOLDER has the PTX that the build has kept. ptxas assembles it for each of ARCHITECTURES, and every kernel is held against KERNELS.
+FOLDER has the PTX that the build has kept. ptxas assembles the newest of a source that an architecture takes, for each of ARCHITECTURES,
+as a GPU's driver does. Every kernel is held against KERNELS.
 No kernel spills or has a stack frame, enough threads fit a multiprocessor, and a run of neighbouring elements is one access. Every kernel that the host's code in LIBRARY starts has PTX: nvcc compiles templates twice, for the host
 and for the GPU, and the two can come to different types. SOURCE: norm for norm.cu, ...; none: all but LONG, which take minutes, and without the kernels of float16,
 which are those of bfloat16 with other conversions. Exit status 1 and one sentence per finding, 77 if there is nothing to look at."""
@@ -14,8 +15,7 @@ import re
 import subprocess
 import sys
 
-# An architecture, and that for which its PTX is made: what is not built as machine code is assembled by the driver.
-ARCHITECTURES = {"sm_80": "compute_80", "sm_90": "compute_90", "sm_100": "compute_90", "sm_120": "compute_90"}
+ARCHITECTURES = (80, 90, 100, 120)
 REGISTERS = 65536  # of a multiprocessor, on each of them
 LONG = {"attention", "grouped_product"}
 
@@ -113,16 +113,25 @@ def kernels_of(ptx):
     return kernels
 
 
+def kept_in(folder):
+    """The PTX of each source, by the oldest architecture that it can be assembled for."""
+    kept = collections.defaultdict(dict)
+    for path in folder.glob("*.ptx"):
+        ptx = path.read_text()
+        kept[path.name.split(".")[0]][int(re.search(r"^\.target sm_(\d+)", ptx, re.MULTILINE)[1])] = ptx
+    return kept
+
+
 def without_float16(ptx):
     return re.sub(r"^(?:\.visible |\.weak )?\.entry \w*7float16\w*\([\s\S]*?^}\n", "", ptx, flags=re.MULTILINE)
 
 
 def resources_of(ptxas, ptx, architecture):
     """Of each kernel, by its symbol."""
-    command = [ptxas, "-v", f"-arch={architecture}", "-", "-o", os.devnull]
+    command = [ptxas, "-v", f"-arch=sm_{architecture}", "-", "-o", os.devnull]
     result = subprocess.run(command, input=ptx, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        raise SystemExit(f"ptxas for {architecture}: {result.stderr}")
+        raise SystemExit(f"ptxas for sm_{architecture}: {result.stderr}")
     found = {}
     for entry in re.split(r"Compiling entry function", result.stderr)[1:]:
         symbol = re.match(r" '(\w+)'", entry)[1]
@@ -138,12 +147,11 @@ def readable(symbols):
     return {symbol: re.sub(r"\((?!\w+\)\d).*$", "", re.sub(r"\(\w+\)(?=\d)", "", line)) for symbol, line in zip(symbols, short)}
 
 
-def started_without_ptx(library, folder):
+def started_without_ptx(library, kept):
     """One sentence for each kernel that the host's code names and no GPU's code has."""
     symbols = subprocess.run(["nm", "--demangle", library], capture_output=True, text=True, check=True).stdout
     started = {line.split(maxsplit=2)[2] for line in symbols.splitlines() if re.match(r"[0-9a-f]+ [tTW] ", line)}
-    ptx = "\n".join(path.read_text() for path in folder.glob("*.compute_90.ptx"))
-    mangled = "\n".join(kernel.symbol for kernel in kernels_of(ptx))
+    mangled = "\n".join({kernel.symbol for versions in kept.values() for ptx in versions.values() for kernel in kernels_of(ptx)})
     compiled = set(subprocess.run(["c++filt"], input=mangled, capture_output=True, text=True, check=True).stdout.splitlines())
     kernel = re.compile(r"(?:void )?strata::\(anonymous namespace\)::(\w+)(?:<.*>)?\(.*\)$")
     return [f"{name} is started and not compiled for the GPU" for name in sorted(started - compiled)
@@ -162,7 +170,7 @@ def findings(kernel, name, resources):
     if kernel.threads is None:
         return [f"{name} has no __launch_bounds__"]
     for architecture, used in resources.items():
-        on = f"{name} on {architecture}"
+        on = f"{name} on sm_{architecture}"
         if used.frame > limits.frame or (used.spilled and not limits.frame):
             found.append(f"{on} has a stack frame of {used.frame} bytes and spills {used.spilled}")
         if (threads := resident_threads(kernel, used.registers)) < limits.threads:
@@ -181,8 +189,8 @@ def findings(kernel, name, resources):
 def table_row(kernel, name, resources):
     moved = [", ".join(f"{count} × {size}" for (of, size), count in sorted(kernel.accesses.items(), key=lambda x: -x[0][1]) if of == kind)
              for kind in ("ld", "st")]
-    registers = " / ".join(str(resources[architecture].registers) for architecture in ARCHITECTURES)
-    frames = " / ".join(str(resources[architecture].frame) for architecture in ARCHITECTURES)
+    registers = " / ".join(str(used.registers) for used in resources.values())
+    frames = " / ".join(str(used.frame) for used in resources.values())
     return f"| `{name}` | {moved[0]} | {moved[1]} | {registers} | {frames} |"
 
 
@@ -201,32 +209,35 @@ def main():
     if not os.access(arguments.ptxas, os.X_OK) or not arguments.folder.is_dir():
         print("Skipped: no kernels have been compiled, since this build is without CUDA")
         return 77
-    kept = {path.name.split(".")[0] for path in arguments.folder.glob("*.compute_90.ptx")}
-    sources = arguments.source or sorted(kept - LONG)
-    if not sources or not set(sources) <= kept:
-        print(f"{arguments.folder} lacks the PTX of {', '.join(set(sources) - kept) or 'any source'}")
+    kept = kept_in(arguments.folder)
+    sources = arguments.source or sorted(set(kept) - LONG)
+    if not sources or not set(sources) <= set(kept):
+        print(f"{arguments.folder} lacks the PTX of {', '.join(set(sources) - set(kept)) or 'any source'}")
         return 1
 
+    # A build for some newer GPU alone has nothing for older ones.
+    architectures = [architecture for architecture in ARCHITECTURES if architecture >= max(min(kept[source]) for source in sources)]
+
     def ptx_of(source, architecture):
-        ptx = (arguments.folder / f"{source}.{ARCHITECTURES[architecture]}.ptx").read_text()
+        ptx = kept[source][max(of for of in kept[source] if of <= architecture)]
         return ptx if arguments.source else without_float16(ptx)
 
-    jobs = [(source, architecture) for source in sources for architecture in ARCHITECTURES]
+    jobs = [(source, architecture) for source in sources for architecture in architectures]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         assembled = dict(zip(jobs, pool.map(lambda job: resources_of(arguments.ptxas, ptx_of(*job), job[1]), jobs)))
-    found, count = started_without_ptx(arguments.library, arguments.folder), 0
+    found, count = started_without_ptx(arguments.library, kept), 0
     for source in sources:
-        kernels = kernels_of(ptx_of(source, "sm_90"))
+        kernels = kernels_of(ptx_of(source, architectures[-1]))
         names = readable([kernel.symbol for kernel in kernels])
         for kernel in kernels:
             count += 1
-            resources = {architecture: assembled[source, architecture][kernel.symbol] for architecture in ARCHITECTURES}
+            resources = {architecture: assembled[source, architecture][kernel.symbol] for architecture in architectures}
             found += findings(kernel, names[kernel.symbol], resources)
             if arguments.table:
                 print(table_row(kernel, names[kernel.symbol], resources))
     for sentence in found:
         print(sentence)
-    print(f"{count} kernels of {len(sources)} sources on {', '.join(ARCHITECTURES)}")
+    print(f"{count} kernels of {len(sources)} sources on {', '.join(f'sm_{architecture}' for architecture in architectures)}")
     return 1 if found or count == 0 else 0
 
 
