@@ -61,4 +61,4 @@ void read_adapters(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_adapters)
+STRATA_FUZZ_TARGET(adapters, strata::fuzz::read_adapters)

@@ -35,4 +35,4 @@ void render_template(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::render_template)
+STRATA_FUZZ_TARGET(chat_template, strata::fuzz::render_template)

@@ -18,4 +18,4 @@ void read_config(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_config)
+STRATA_FUZZ_TARGET(config_json, strata::fuzz::read_config)

@@ -57,4 +57,4 @@ void encode_documents(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::encode_documents)
+STRATA_FUZZ_TARGET(documents, strata::fuzz::encode_documents)

@@ -18,4 +18,4 @@ void read_event_file(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_event_file)
+STRATA_FUZZ_TARGET(event_file, strata::fuzz::read_event_file)

@@ -23,4 +23,4 @@ void read_index(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_index)
+STRATA_FUZZ_TARGET(index, strata::fuzz::read_index)

@@ -27,4 +27,4 @@ void read_manifest_text(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_manifest_text)
+STRATA_FUZZ_TARGET(manifest, strata::fuzz::read_manifest_text)

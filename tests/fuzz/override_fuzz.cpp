@@ -22,4 +22,4 @@ void read_overrides(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_overrides)
+STRATA_FUZZ_TARGET(override, strata::fuzz::read_overrides)

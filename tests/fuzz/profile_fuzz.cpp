@@ -18,4 +18,4 @@ void read_profile(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_profile)
+STRATA_FUZZ_TARGET(profile, strata::fuzz::read_profile)

@@ -19,7 +19,7 @@ for target in "${targets[@]}"; do
   duration=(-max_total_time="$seconds")
   [ "$seconds" -gt 0 ] || duration=(-runs=0)
   # An input may take 10 seconds and 1 GiB at most; what fails is left as build-fuzz/TARGET-crash-….
-  "$build/${target}_fuzz" "${duration[@]}" -timeout=10 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1 \
+  STRATA_FUZZ_TARGET=$target "$build/fuzz_targets" "${duration[@]}" -timeout=10 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="$build/$target-" "$grown" "$here/corpus/$target" >"$build/$target.log" 2>&1 || {
     tail -n 60 "$build/$target.log" >&2
     exit 1

@@ -23,4 +23,4 @@ void read_run_file(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_run_file)
+STRATA_FUZZ_TARGET(run_file, strata::fuzz::read_run_file)

@@ -32,4 +32,4 @@ void read_safetensors(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_safetensors)
+STRATA_FUZZ_TARGET(safetensors, strata::fuzz::read_safetensors)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the sources of Strata that programs need, one a line, with a number: sources.py FILE...
+"""Prints the sources of a program, one a line, with a number: sources.py FILE...
 
-A program needs the sources of every header that it or they include. A source of a header stands in the header's folder. It has the
-header's name, or defines a function that the header declares, or includes the header and has no header of its own name.
+They are the files and what these need of Strata: the sources of every header that one of them includes. A source of a header stands in
+the header's folder. It has the header's name, or defines a function that the header declares, or includes the header and has no header
+of its own name.
 
 Sources of one number can be compiled as one: no two of them define the same name, and they are at most BATCH."""
 import functools
@@ -14,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BATCH = 8
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 # Names are defined and declared where a line begins, since clang-format indents nothing in a namespace.
-FUNCTION = re.compile(r"^(?:[\w:][^(;={\n]*[\s&*>])?(\w+)\(", re.M)
+FUNCTION = re.compile(r"^(?:[\w:][^(;={\n]*[\s&*>])?(?![A-Z_]+\()(\w+)\(", re.M)
 OTHER = re.compile(r"^(?!namespace)[\w:][^(;={\n]*[\s&*>](\w+)(?:\[.*\])? ?(?:[={]|:(?!:))|^#define (\w+)", re.M)
 
 
@@ -47,14 +48,14 @@ def sources_of(header):
     return [source for source in header.parent.glob("*.cpp") if belongs(source)]
 
 
-def needed_by(programs):
-    found, to_read = set(), list(programs)
+def with_what_they_need(sources):
+    found, to_read = set(), list(sources)
     while to_read:
         file = to_read.pop()
         if file not in found:
             found.add(file)
             to_read += included_by(file) + (sources_of(file) if file.suffix == ".h" else [])
-    return sorted(file for file in found if file.suffix == ".cpp" and file not in programs)
+    return sorted(file for file in found if file.suffix == ".cpp")
 
 
 def batches(sources):
@@ -71,6 +72,6 @@ def batches(sources):
 
 
 if __name__ == "__main__":
-    for number, together in enumerate(batches(needed_by([pathlib.Path(name).resolve() for name in sys.argv[1:]]))):
+    for number, together in enumerate(batches(with_what_they_need([pathlib.Path(name).resolve() for name in sys.argv[1:]]))):
         for chosen in together:
             print(number, chosen.relative_to(ROOT))

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -64,11 +63,14 @@ inline std::string_view next_part(std::string_view& input) {
   return part;
 }
 
+/// A reader for libFuzzer's inputs, if the environment variable STRATA_FUZZ_TARGET has its name.
+class Target {
+ public:
+  using Read = void (*)(std::string_view input);
+  Target(std::string_view name, Read read);
+};
+
 }  // namespace strata::fuzz
 
-#define STRATA_FUZZ_TARGET(read_input)                                                \
-  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) { \
-    const std::string_view input(reinterpret_cast<const char*>(data), size);          \
-    strata::fuzz::expect_read_or_refused([&] { read_input(input); });                 \
-    return 0;                                                                         \
-  }
+#define STRATA_FUZZ_TARGET(name, read_input) \
+  static const strata::fuzz::Target name##_target(#name, read_input);

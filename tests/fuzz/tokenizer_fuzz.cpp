@@ -26,4 +26,4 @@ void read_tokenizer(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_tokenizer)
+STRATA_FUZZ_TARGET(tokenizer, strata::fuzz::read_tokenizer)

@@ -41,4 +41,4 @@ void read_tokens(std::string_view input) {
 }  // namespace
 }  // namespace strata::fuzz
 
-STRATA_FUZZ_TARGET(strata::fuzz::read_tokens)
+STRATA_FUZZ_TARGET(tokens, strata::fuzz::read_tokens)
