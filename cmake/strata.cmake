@@ -30,7 +30,7 @@ set(STRATA_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
 # of its own precompiles for itself. The preset debug compiles without it, and so does cmake/check_form.sh, so that it hides no
 # missing include.
 set(STRATA_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional> <map>
-                       <memory> <mutex> <optional> <span> <string> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+                       <memory> <mutex> <optional> <span> <string> <thread> <utility> <vector> <boost/container/small_vector.hpp> <fmt/format.h> <nlohmann/json.hpp>)
 function(strata_precompile target)
   target_precompile_headers(${target} PRIVATE ${ARGN} ${STRATA_PRECOMPILED})
 endfunction()

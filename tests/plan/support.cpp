@@ -107,13 +107,14 @@ std::int64_t count_of(const Rounds& rounds, const Program& program) {
 void initialise(const Program& program, SymbolicMemory& memory) {
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     if (program.buffers[b].persistent)
-      memory.write(static_cast<BufferId>(b), hash_text(program.buffers[b].name));
+      memory.write(static_cast<BufferId>(b), hash_text(*program.buffers[b].name));
   }
 }
 
 SymbolicState final_state(const Program& program, const SymbolicMemory& memory, SymbolicState state) {
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    if (program.buffers[b].persistent) state[program.buffers[b].name] = memory.read(static_cast<BufferId>(b));
+    if (program.buffers[b].persistent)
+      state[*program.buffers[b].name] = memory.read(static_cast<BufferId>(b));
   }
   return state;
 }

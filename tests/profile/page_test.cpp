@@ -100,7 +100,7 @@ TEST(Page, IsOneFileInWhichNoNameIsMarkup) {
   Program program = of.plan.training.program;
   const std::string hostile = "</script><!--<img src=x onerror=alert(1)>";
   program.units.front() = hostile;
-  for (Buffer& buffer : program.buffers) buffer.name = hostile + buffer.name;
+  for (Buffer& buffer : program.buffers) buffer.name = hostile + *buffer.name;
   StepProfile profile = of.profile;
   profile.program = &program;
   profile.name = hostile;

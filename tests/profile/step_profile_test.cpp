@@ -164,7 +164,7 @@ TEST(MemoryViews, ArePicklesThatNameEachBufferOnce) {
   const std::string view = make_memory_view(of.profile);
   EXPECT_TRUE(view.starts_with("\x80\x02"));
   EXPECT_TRUE(view.ends_with('.'));
-  const std::string name = of.plan.training.program.buffer(of.profile.lives.front().buffer).name;
+  const std::string name = *of.plan.training.program.buffer(of.profile.lives.front().buffer).name;
   EXPECT_THAT(view, HasSubstr(name));
   EXPECT_THAT(view, HasSubstr("free_completed"));
   EXPECT_EQ(view.find("free_completed"), view.rfind("free_completed"));

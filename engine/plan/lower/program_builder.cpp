@@ -4,7 +4,7 @@
 
 namespace strata {
 
-Value make_value(std::string name, BufferKind kind, ElementType type, std::int64_t elements) {
+Value make_value(SharedText name, BufferKind kind, ElementType type, std::int64_t elements) {
   Value value;
   value.name = std::move(name);
   value.kind = kind;

@@ -12,7 +12,7 @@ namespace strata {
 /// Something the program computes with. Its device buffers come and go (one per visit in the plain program),
 /// its home stays.
 struct Value {
-  std::string name;
+  SharedText name;
   BufferKind kind = BufferKind::activation;
   ElementType type = ElementType::byte;
   std::int64_t elements = 0;
@@ -28,7 +28,7 @@ struct Value {
   Operand operand(Role role, BufferId buffer) const { return {role, type, buffer, elements}; }
 };
 
-Value make_value(std::string name, BufferKind kind, ElementType type, std::int64_t elements);
+Value make_value(SharedText name, BufferKind kind, ElementType type, std::int64_t elements);
 
 enum class Access : std::uint8_t { read, write, update };
 

@@ -89,7 +89,7 @@ class Merger {
     BufferId& id = nth(of_[m].buffers, own);
     if (id >= 0) return id;
     Buffer buffer = models_[m].plain->buffer(own);
-    buffer.name = name(m, buffer.name);
+    buffer.name = name(m, *buffer.name);
     if (models_.size() > 1) buffer.renewed = false;  // a model that has ended makes nothing
     return id = result_.add(std::move(buffer));
   }
@@ -104,7 +104,7 @@ class Merger {
       if (instruction.work >= 0) instruction.work = nth(of.works, instruction.work);
       if (instruction.exchange.group >= 0)
         instruction.exchange.group = nth(of.groups, instruction.exchange.group);
-      for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
+      for (OperandList* operands : {&instruction.reads, &instruction.writes}) {
         for (Operand& operand : *operands) operand.buffer = add_buffer(m, operand.buffer);
       }
       result_.instructions.push_back(std::move(instruction));
@@ -218,7 +218,7 @@ Program part_of(const Program& merged, std::span<const ModelProgram> models, std
     copy.model = 0;
     if (copy.unit >= 0) copy.unit -= first;
     if (copy.work >= 0) copy.work = part.works.add(merged.works[copy.work]);
-    for (std::vector<Operand>* operands : {&copy.reads, &copy.writes}) {
+    for (OperandList* operands : {&copy.reads, &copy.writes}) {
       for (Operand& operand : *operands) operand.buffer = own_buffer(operand.buffer);
     }
   }

@@ -111,7 +111,10 @@ bool fits_host(const Program& placed, const MemoryRequest& memory) {
 Bytes smallest_host_bytes(const Placement& placement, const MemoryRequest& memory) {
   const Bytes unspilled = peak_bytes(placement, Tier::host);
   if (!memory.nvme) return unspilled;
-  const auto place_on_host = [](Program program) { return with_places(std::move(program), Tier::host); };
+  const auto place_on_host = [](Program program) {
+    place_tier(program, Tier::host);
+    return program;
+  };
   const Bytes spilled = peak_bytes(with_all_spilled(placement, memory, place_on_host), Tier::host);
   const bool may_stay = find_spill_order(placement.training, memory.wanted).forced == 0;
   return may_stay ? std::min(unspilled, spilled) : spilled;
@@ -127,7 +130,9 @@ std::optional<Placement> share_with_drives(const Placement& placement, const Mem
     if (spilled && fits(*spilled)) return spilled;
   }
   std::optional<Placement> spilled = with_all_spilled(placement, memory, [&](Program program) {
-    return with_places(fit(std::move(program), kHostPair, *memory.host).value(), Tier::nvme);
+    Program fitted = fit(std::move(program), kHostPair, *memory.host).value();
+    place_tier(fitted, Tier::nvme);
+    return fitted;
   });
   if (!fits(*spilled)) spilled.reset();
   return spilled;

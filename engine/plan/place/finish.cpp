@@ -17,7 +17,7 @@ namespace {
 void verify_messages_only(const Program& program) {
   for (const Buffer& buffer : program.buffers) {
     if (buffer.tier == Tier::host && buffer.kind != BufferKind::communication)
-      throw std::logic_error(fmt::format("program defect: host:{} has no host tier to be on", buffer.name));
+      throw std::logic_error(fmt::format("program defect: host:{} has no host tier to be on", *buffer.name));
   }
 }
 

@@ -27,13 +27,11 @@ void place_on_host(Program& program, Bytes budget) {
     std::ranges::transform(program.buffers, std::back_inserter(offsets), &Buffer::offset);
     return offsets;
   };
-  place_tier(program, Tier::host);
-  Bytes lowest = peak_of(program, Tier::host);
+  Bytes lowest = place_tier(program, Tier::host);
   const Bytes most = std::min(budget, lowest + lowest / kMore);
   std::vector<Bytes> best = places();
   for (std::size_t pause = program.instructions.size() / 2; pause > kShortPause; pause /= 4) {
-    place_tier(program, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
-    const Bytes peak = peak_of(program, Tier::host);
+    const Bytes peak = place_tier(program, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
     if (peak <= most) return;
     if (peak < lowest) best = places();
     lowest = std::min(lowest, peak);
@@ -216,9 +214,7 @@ Program leanest_training(const Model& model, const Strategy& strategy, const Mem
 }
 
 Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const MemoryRequest& memory) {
-  const auto peak = [](Program program) {
-    return peak_of(with_places(std::move(program), Tier::device), Tier::device);
-  };
+  const auto peak = [](Program program) { return place_tier(program, Tier::device); };
   Bytes largest = peak(leanest_training(model, strategy, memory));
   for (auto& [interlude, programs] : plain_interludes(model, strategy, memory)) {
     Bytes smallest = kUnlimited;

@@ -11,28 +11,26 @@
 namespace strata {
 namespace {
 
-/// Placed; if that goes beyond a budget, in the order that stays lower.
-Program with_places_within(Program program, Tier tier, Bytes budget) {
-  place_tier(program, tier);
-  const Bytes peak = peak_of(program, tier);
-  if (peak <= budget) return program;
-  Program other = program;
-  place_tier(other, tier, PlaceOrder::by_end);
-  return peak_of(other, tier) < peak ? other : program;
+/// Places a tier; if that goes beyond a budget, in the order that stays lower. Returns its peak.
+Bytes place_tier_within(Program& program, Tier tier, Bytes budget) {
+  const Bytes by_size = place_tier(program, tier);
+  if (by_size <= budget) return by_size;
+  const Bytes by_end = place_tier(program, tier, PlaceOrder::by_end);
+  return by_end < by_size ? by_end : place_tier(program, tier);
 }
 
 /// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
 /// nothing if it does not fit even where none is moved.
 std::optional<Program> fit_prefetched(const Program& resident, const TierPair& pair, Bytes budget) {
-  const auto prefetched = [&](Bytes filled) {
-    return with_places_within(prefetch(resident, pair, filled), pair.near, budget);
-  };
   for (Bytes filled = budget;;) {
-    Program placed = prefetched(filled);
-    const Bytes over = peak_of(placed, pair.near) - budget;
+    Program placed = prefetch(resident, pair, filled);
+    const Bytes over = place_tier_within(placed, pair.near, budget) - budget;
     if (over <= 0) return placed;
     if (filled == 0) return std::nullopt;
-    if (filled == budget && peak_of(prefetched(0), pair.near) > budget) return std::nullopt;
+    if (filled == budget) {
+      Program least = prefetch(resident, pair, 0);
+      if (place_tier_within(least, pair.near, budget) > budget) return std::nullopt;
+    }
     filled = filled > budget / 2 ? filled - std::max(over, filled / 64) : 0;
   }
 }
@@ -48,17 +46,11 @@ Bytes peak_of(const Program& placed, Tier tier) {
   return tier_use(placed, tier).peak_bytes;
 }
 
-Program with_places(Program program, Tier tier) {
-  place_tier(program, tier);
-  return program;
-}
-
 std::optional<Program> fit(Program plain, const TierPair& pair, Bytes budget, double kept_share) {
   Residency residency(plain, pair);
   const Bytes smallest = residency.needs().smallest;
   if (budget < smallest) return std::nullopt;
-  place_tier(plain, pair.near);
-  if (peak_of(plain, pair.near) > budget) return std::nullopt;
+  if (place_tier(plain, pair.near) > budget) return std::nullopt;
   const std::ptrdiff_t all_gatherings = gatherings(plain, pair);
   const auto most = static_cast<Bytes>(kept_share * static_cast<double>(budget));
   for (Bytes allowed = kept_share < 1 ? std::max(smallest, most) : budget; allowed > smallest / 8;) {

@@ -8,8 +8,8 @@
 
 namespace strata {
 
+/// The end of the highest buffer of the tier.
 Bytes peak_of(const Program& placed, Tier tier);
-Program with_places(Program program, Tier tier);
 
 /// The fast form of a pair's plain program, placed on the near tier and within `budget` there; nothing if
 /// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a

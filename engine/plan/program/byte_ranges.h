@@ -1,7 +1,7 @@
 // Ranges of bytes that are taken in an arena: a sorted list in which ranges that touch are one.
 #pragma once
 
-#include <vector>
+#include <boost/container/small_vector.hpp>
 
 #include "base/bytes.h"
 
@@ -21,7 +21,7 @@ class ByteRanges {
   struct Range {
     Bytes begin, end;
   };
-  std::vector<Range> ranges_;
+  boost::container::small_vector<Range, 1> ranges_;
 };
 
 }  // namespace strata

@@ -49,13 +49,13 @@ void verify_data_flow(const Program& program) {
     for (const Operand& operand : instruction.reads) {
       if (instruction.serves == Serves::step_before && nth(is_of_step, operand.buffer)) {
         defect(program, i,
-               program.buffer(operand.buffer).name + " is read for the step before, behind the step's own");
+               *program.buffer(operand.buffer).name + " is read for the step before, behind the step's own");
       }
       if (!is_within(rounds, nth(written, operand.buffer))) {
-        defect(program, i, program.buffer(operand.buffer).name + " is read before it is written");
+        defect(program, i, *program.buffer(operand.buffer).name + " is read before it is written");
       }
       if (nth(only_when_saving, operand.buffer) && instruction.when != When::saving) {
-        defect(program, i, program.buffer(operand.buffer).name + " is written only in steps that save");
+        defect(program, i, *program.buffer(operand.buffer).name + " is written only in steps that save");
       }
     }
     for (const Operand& operand : instruction.writes) {
@@ -66,7 +66,7 @@ void verify_data_flow(const Program& program) {
     }
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       if (operand.bytes() > program.buffer(operand.buffer).bytes)
-        defect(program, i, program.buffer(operand.buffer).name + " is smaller than what stands in it");
+        defect(program, i, *program.buffer(operand.buffer).name + " is smaller than what stands in it");
     });
     if (is_transfer(instruction.operation)) verify_transfer(program, i);
   }
@@ -81,7 +81,7 @@ std::vector<std::size_t> buffers_of(const Program& program, Tier tier, Bytes bud
     if (buffer.tier != tier || live[b].is_empty()) continue;
     if (buffer.offset < 0 || buffer.offset % kBufferAlignment != 0 || buffer.offset + buffer.bytes > budget) {
       throw std::logic_error(fmt::format("program defect: {}:{} at {} leaves its tier of {} bytes",
-                                         name_of(tier), buffer.name, buffer.offset, budget));
+                                         name_of(tier), *buffer.name, buffer.offset, budget));
     }
     if (buffer.bytes > 0) found.push_back(b);
   }
@@ -113,7 +113,7 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
     const Buffer& buffer = program.buffers[b];
     const auto fail = [&](std::size_t other) {
       throw std::logic_error(fmt::format("program defect: {}:{} and {} overlap while both are live",
-                                         name_of(tier), program.buffers[other].name, buffer.name));
+                                         name_of(tier), *program.buffers[other].name, *buffer.name));
     };
     const auto [place, is_free] = now.emplace(buffer.offset, b);
     if (!is_free) fail(place->second);
@@ -151,6 +151,23 @@ TierUse use_of(const Program& program, Tier tier, const std::vector<Lifetime>& l
   return use;
 }
 
+/// The largest sum of live buffers.
+Bytes live_bytes(const Program& program, Tier tier, const std::vector<Lifetime>& live) {
+  const std::size_t count = program.instructions.size();
+  std::vector<Bytes> change(count + 1, 0);
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier != tier) continue;
+    live[b].for_each_stretch(static_cast<std::int32_t>(count), [&](std::int32_t first, std::int32_t last) {
+      nth(change, first) += buffer.bytes;
+      nth(change, last + 1) -= buffer.bytes;
+    });
+  }
+  Bytes now = 0, largest = 0;
+  for (const Bytes delta : change) largest = std::max(largest, now += delta);
+  return largest;
+}
+
 /// All of a round.
 Lifetime throughout(std::int32_t count) {
   return {0, std::max(count - 1, 0)};
@@ -175,7 +192,7 @@ std::vector<std::size_t> small_buffers(const Program& program, Tier tier, const 
     if (buffer.tier == tier && !buffer.persistent && !live[b].is_empty()) found.push_back(b);
   }
   std::ranges::stable_sort(found, {}, [&](std::size_t b) { return program.buffers[b].bytes; });
-  Bytes room = use_of(program, tier, live).live_bytes / kShare;
+  Bytes room = live_bytes(program, tier, live) / kShare;
   const auto first_large = std::ranges::find_if(found, [&](std::size_t b) {
     room -= program.buffers[b].bytes;
     return room < 0;
@@ -229,13 +246,13 @@ void verify_staging(const Program& placed) {
     if (below.offset + below.bytes > buffer.offset)
       throw std::logic_error(
           fmt::format("program defect: drives are read or written through {}, which is where {} lives",
-                      buffer.name, below.name));
+                      *buffer.name, *below.name));
   }
 }
 
 }  // namespace
 
-void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t pause) {
+Bytes place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t pause) {
   const auto count = static_cast<std::int32_t>(program.instructions.size());
   std::vector<Lifetime> live = lifetimes(program);
   if (pause > 0) {
@@ -288,6 +305,12 @@ void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t paus
       buffer.offset = live[b].is_empty() ? row.end : packer.place(buffer.bytes, live[b], least);
     }
   }
+  Bytes peak = 0;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier == tier && !live[b].is_empty()) peak = std::max(peak, buffer.offset + buffer.bytes);
+  }
+  return peak;
 }
 
 Program place(const Program& program) {

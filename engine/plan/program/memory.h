@@ -24,8 +24,8 @@ Program place(const Program& program);
 /// The same for one tier; others keep their places. What a buffer leaves is taken by others `pause`
 /// instructions later at the earliest, be that in the next round: what comes then need not wait for what is
 /// done with it. Small buffers share their places with no others, as long as all of them together are less
-/// than a thousandth of the tier.
-void place_tier(Program& program, Tier tier, PlaceOrder order = PlaceOrder::by_size, std::int32_t pause = 0);
+/// than a thousandth of the tier. Returns the end of the highest buffer that is ever touched.
+Bytes place_tier(Program& program, Tier tier, PlaceOrder order = PlaceOrder::by_size, std::int32_t pause = 0);
 
 /// What one tier of a placed program needs.
 struct TierUse {

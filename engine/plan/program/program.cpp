@@ -124,7 +124,7 @@ std::string_view text_of(Serves serves) {
 }
 
 const Operand* Instruction::find_operand(Role role) const {
-  for (const std::vector<Operand>* operands : {&reads, &writes}) {
+  for (const OperandList* operands : {&reads, &writes}) {
     for (const Operand& operand : *operands) {
       if (operand.role == role) return &operand;
     }
@@ -271,10 +271,10 @@ std::string print(const Program& program, const Instruction& instruction) {
   if (instruction.effect != Effect::none) line += fmt::format(" {}", name_of(instruction.effect));
   if (instruction.saved_level > 0) line += fmt::format(" saved_level={}", instruction.saved_level);
   if (instruction.flops > 0) line += fmt::format(" {} FLOP", instruction.flops);
-  const auto append = [&](const std::vector<Operand>& operands) {
+  const auto append = [&](const OperandList& operands) {
     for (const Operand& operand : operands) {
       const Buffer& buffer = program.buffer(operand.buffer);
-      line += fmt::format(" {}={}:{}#{} {}[{}]", name_of(operand.role), name_of(buffer.tier), buffer.name,
+      line += fmt::format(" {}={}:{}#{} {}[{}]", name_of(operand.role), name_of(buffer.tier), *buffer.name,
                           operand.buffer, name_of(operand.type), operand.elements);
       if (operand.offset > 0) line += fmt::format("@{}", operand.offset);
     }
@@ -310,7 +310,7 @@ std::string print(const Program& program) {
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}{}{}", b, name_of(buffer.tier),
-                   buffer.name, name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "",
+                   *buffer.name, name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "",
                    buffer.carried ? " carried" : "", buffer.renewed ? " renewed" : "",
                    buffer.apart ? " apart" : "");
     if (buffer.offset >= 0) fmt::format_to(std::back_inserter(text), " @{}", buffer.offset);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/enum_array.h"
 #include "base/nth.h"
+#include "base/shared_text.h"
 #include "engine/plan/program/element_type.h"
 #include "engine/plan/program/work.h"
 #include "optim/state_key.h"
@@ -205,7 +207,7 @@ struct Pin {
 };
 
 struct Buffer {
-  std::string name;  ///< "unit.7/parameter", "unit.7/input[mb=2]"
+  SharedText name;  ///< "unit.7/parameter", "unit.7/input[mb=2]"
   Tier tier = Tier::device;
   BufferKind kind = BufferKind::activation;
   Bytes bytes = 0;
@@ -232,6 +234,9 @@ struct Operand {
   Bytes bytes() const { return elements * size_of(type); }
   friend bool operator==(const Operand&, const Operand&) = default;
 };
+
+/// Most instructions have one or two of a kind.
+using OperandList = boost::container::small_vector<Operand, 2>;
 
 /// Ranks that exchange values: those along one axis of the mesh. A group is all `sets` of ranks that do the
 /// same at once, and each rank is in one of them.
@@ -265,9 +270,9 @@ struct Exchange {
 struct Instruction {
   Operation operation = Operation::forward;
   Lane lane = Lane::compute;
-  std::int32_t unit = -1;                        ///< index in Program::units, or -1
-  std::int32_t microbatch = -1;                  ///< or -1
-  std::vector<Operand> reads = {}, writes = {};  ///< a buffer that is updated in place stands in both
+  std::int32_t unit = -1;               ///< index in Program::units, or -1
+  std::int32_t microbatch = -1;         ///< or -1
+  OperandList reads = {}, writes = {};  ///< a buffer that is updated in place stands in both
   When when = When::every_step;
   Exchange exchange = {};
   Effect effect = Effect::none;

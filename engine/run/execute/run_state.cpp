@@ -126,7 +126,7 @@ std::span<const std::byte> RunState::read(BufferId id, Arena& memory) {
   if (from.tier == Tier::nvme) {
     memory_.spill().reads->read(from.offset, to);
   } else {
-    copy_.to_host(to.data(), memory_.tiers().at(from), from.bytes, from.name);
+    copy_.to_host(to.data(), memory_.tiers().at(from), from.bytes, *from.name);
   }
   return to;
 }
@@ -138,7 +138,7 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   } else if (to.tier == Tier::nvme) {
     memory_.spill().writes->write(to.offset, bytes);
   } else {
-    copy_.to_device(memory_.tiers().at(to), bytes.data(), static_cast<Bytes>(bytes.size()), to.name);
+    copy_.to_device(memory_.tiers().at(to), bytes.data(), static_cast<Bytes>(bytes.size()), *to.name);
   }
 }
 

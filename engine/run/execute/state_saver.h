@@ -64,7 +64,7 @@ class StateSaver {
 
   /// Brings device memory to the host; it is there when the call returns.
   void copy(std::byte* host, const std::byte* device, const Buffer& from) {
-    copy_.to_host(host, device, from.bytes, from.name);
+    copy_.to_host(host, device, from.bytes, *from.name);
   }
 
  private:

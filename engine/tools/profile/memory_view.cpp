@@ -96,7 +96,7 @@ class MemoryView {
   void add_frames(const Buffer& buffer, std::int32_t maker) {
     pickle_.add("frames");
     pickle_.begin_list();
-    add_frame(buffer.name, name_of(buffer.kind), 0);
+    add_frame(*buffer.name, name_of(buffer.kind), 0);
     if (maker >= 0)
       add_frame(title_of(program_, profile_.instruction(maker)), name_of(profile_.instruction(maker).lane),
                 maker);

@@ -100,7 +100,7 @@ class PageData {
     for (const BufferLife& life : profile.lives) {
       const Buffer& buffer = profile.program->buffer(life.buffer);
       if (buffer.bytes == 0) continue;
-      const auto [text, of_microbatch] = split_microbatch(buffer.name);
+      const auto [text, of_microbatch] = split_microbatch(*buffer.name);
       name.push_back(texts_.number_of(text));
       microbatch.push_back(of_microbatch);
       tier.push_back(static_cast<std::int64_t>(buffer.tier));

@@ -63,7 +63,7 @@ nlohmann::json tier_summary(const StepProfile& profile, Tier tier) {
   nlohmann::json at_peak = nlohmann::json::array();
   for (const BufferLife* life : alive) {
     const Buffer& buffer = profile.program->buffer(life->buffer);
-    at_peak.push_back({{"name", buffer.name},
+    at_peak.push_back({{"name", *buffer.name},
                        {"kind", name_of(buffer.kind)},
                        {"bytes", buffer.bytes},
                        {"made_by", title_or_null(profile, life->maker)},

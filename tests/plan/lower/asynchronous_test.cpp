@@ -193,7 +193,7 @@ TEST(AsynchronousPrograms, KeepAsManyVersionsOfWeightsAsTheFormulasSay) {
       for (std::size_t b = 0; b < live.size(); ++b) {
         const Buffer& buffer = placed.buffers[b];
         if (buffer.kind != BufferKind::parameter || buffer.tier != Tier::device) continue;
-        if (buffer.name.starts_with("embedding/")) continue;  // no backward pass reads it
+        if (buffer.name->starts_with("embedding/")) continue;  // no backward pass reads it
         if (buffer.persistent) newest += buffer.bytes;
         live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
           change[static_cast<std::size_t>(first)] += buffer.bytes;
@@ -217,10 +217,10 @@ TEST(AsynchronousPrograms, CarryWhatARoundLeavesToTheNext) {
       const Program plain = lower_training(model, strategy_of(config, model, 0, on_device));
       std::set<std::string> carried;
       for (const Buffer& buffer : plain.buffers) {
-        if (buffer.carried && buffer.kind != BufferKind::parameter) carried.insert(buffer.name);
+        if (buffer.carried && buffer.kind != BufferKind::parameter) carried.insert(*buffer.name);
         EXPECT_TRUE(!buffer.carried || buffer.tier == (on_device > 0 ? Tier::device : Tier::host) ||
                     buffer.kind == BufferKind::communication)
-            << buffer.name;
+            << *buffer.name;
       }
       EXPECT_EQ(carried, (std::set<std::string>{"block.0/input[mb=0]", "block.0/input[mb=1]", "tokens[mb=0]",
                                                 "tokens[mb=1]"}));

@@ -41,7 +41,7 @@ Model frozen_model(const Patterns& freeze, bool tied = true) {
 
 std::set<std::string> buffers_of(const Program& program) {
   std::set<std::string> names;
-  for (const Buffer& buffer : program.buffers) names.insert(buffer.name);
+  for (const Buffer& buffer : program.buffers) names.insert(*buffer.name);
   return names;
 }
 

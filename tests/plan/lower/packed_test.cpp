@@ -92,7 +92,7 @@ TEST(PackedPrograms, RenewWhatUpdatesMake) {
       lower_training(model, tiny_strategy(model, {.packed = {.trained = ParameterFormat::fp8}}));
   int renewed = 0;
   for (const Buffer& buffer : program.buffers)
-    renewed += buffer.renewed && buffer.name.find("packed_parameter") != std::string::npos ? 1 : 0;
+    renewed += buffer.renewed && buffer.name->find("packed_parameter") != std::string::npos ? 1 : 0;
   EXPECT_EQ(renewed, 2);
 }
 

@@ -40,7 +40,7 @@ std::vector<std::string> operations_of(const Program& program) {
 
 Bytes bytes_of(const Program& program, const std::string& name, Tier tier) {
   for (const Buffer& buffer : program.buffers)
-    if (buffer.name == name && buffer.tier == tier) return buffer.bytes;
+    if (*buffer.name == name && buffer.tier == tier) return buffer.bytes;
   return 0;
 }
 

@@ -41,7 +41,7 @@ std::vector<std::string> touches_of(const Program& plain, std::int32_t microbatc
   std::vector<std::string> touches;
   for (const Instruction& instruction : plain.instructions) {
     if (instruction.microbatch != microbatch) continue;
-    const auto has = [](const std::vector<Operand>& operands) {
+    const auto has = [](const OperandList& operands) {
       return std::ranges::any_of(operands, [](const Operand& o) { return o.role == Role::tally; });
     };
     const bool reads = has(instruction.reads), writes = has(instruction.writes);

@@ -60,8 +60,8 @@ TEST(UpdateRules, KeepTheirMomentsAndNoOthers) {
       saved.insert("master");
       for (const Buffer& buffer : program.buffers) {
         if (buffer.kind != BufferKind::optimizer_state) continue;
-        const std::string name = buffer.name.substr(buffer.name.find('/') + 1);
-        EXPECT_TRUE(kept.contains(name.substr(0, name.find('[')))) << buffer.name;
+        const std::string name = buffer.name->substr(buffer.name->find('/') + 1);
+        EXPECT_TRUE(kept.contains(name.substr(0, name.find('[')))) << *buffer.name;
       }
       for (const Instruction& instruction : program.instructions) {
         std::set<std::string> roles;

@@ -141,11 +141,11 @@ TEST(JointPipelines, LeaveStateInItsPlaceOnEveryRoleWhenOneEnds) {
   for (std::size_t stage_set = 0; stage_set < 2; ++stage_set) {
     std::map<std::string, Buffer> places;
     for (const Buffer& buffer : first[stage_set].training().program.buffers) {
-      if (buffer.persistent) places[buffer.name] = buffer;
+      if (buffer.persistent) places[*buffer.name] = buffer;
     }
     for (const Buffer& buffer : (*later)[stage_set].training().program.buffers) {
       if (buffer.persistent) {
-        EXPECT_EQ(places.at(buffer.name).offset, buffer.offset) << buffer.name;
+        EXPECT_EQ(places.at(*buffer.name).offset, buffer.offset) << *buffer.name;
       }
     }
     for (const Tier tier : kTiers)

@@ -94,7 +94,7 @@ Bytes smallest_device(Models& models) {
     Bytes own = 0;
     const Program program = make_plan(config, models.model(m)).training.program;
     for (const Buffer& buffer : program.buffers) {
-      if (buffer.name == "constants") own += buffer.bytes;
+      if (*buffer.name == "constants") own += buffer.bytes;
     }
     smallest = std::max(smallest, config.memory.device - own);
     constants += own;
@@ -130,11 +130,11 @@ void expect_exact(const Models& models, const Plan& plan) {
 void expect_the_same_places(const Program& training, const Program& validation) {
   std::map<std::string, Buffer> places;
   for (const Buffer& buffer : training.buffers) {
-    if (buffer.persistent) places[buffer.name] = buffer;
+    if (buffer.persistent) places[*buffer.name] = buffer;
   }
   for (const Buffer& buffer : validation.buffers) {
     if (buffer.persistent) {
-      EXPECT_EQ(places.at(buffer.name), buffer) << buffer.name;
+      EXPECT_EQ(places.at(*buffer.name), buffer) << *buffer.name;
     }
   }
   EXPECT_EQ(training.state.size(), validation.state.size());
@@ -179,7 +179,7 @@ TEST(JointPlans, TakeNoMoreModelsThanHaveStepsLeft) {
   for (const std::size_t m : {0, 2}) EXPECT_FALSE(two.models[m]);
   for (const std::size_t m : {1, 3}) EXPECT_TRUE(two.models[m]);
   for (const Buffer& buffer : two.training().program.buffers) {
-    EXPECT_THAT(buffer.name, MatchesRegex("m[13]/.*"));
+    EXPECT_THAT(*buffer.name, MatchesRegex("m[13]/.*"));
   }
   const Plan one = planner.plan({0, 0, 5, 0}).front();
   EXPECT_TRUE(one.interludes().empty());

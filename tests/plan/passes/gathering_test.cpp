@@ -178,8 +178,7 @@ Program two_gatherings(bool is_written, bool lives_on_device) {
   const auto add = [&](std::string name, Tier tier, bool persistent) {
     return program.add({std::move(name), tier, BufferKind::parameter, kBufferAlignment, persistent, -1});
   };
-  const auto perform = [&](Operation operation, Lane lane, std::vector<Operand> reads,
-                           std::vector<Operand> writes) {
+  const auto perform = [&](Operation operation, Lane lane, OperandList reads, OperandList writes) {
     program.instructions.push_back({.operation = operation,
                                     .lane = lane,
                                     .unit = 0,

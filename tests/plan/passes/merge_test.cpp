@@ -104,7 +104,7 @@ std::vector<std::int32_t> at_random(std::vector<std::int32_t> order, std::uint32
 
 /// A program as that of model `number` of several.
 Program named(Program program, const std::string& name, std::size_t number) {
-  for (Buffer& buffer : program.buffers) buffer.name.insert(0, name + "/");
+  for (Buffer& buffer : program.buffers) buffer.name = name + "/" + *buffer.name;
   for (std::string& unit : program.units) unit.insert(0, name + "/");
   for (Instruction& instruction : program.instructions) instruction.model = static_cast<std::int32_t>(number);
   return program;
@@ -307,7 +307,7 @@ Program canonical(const Program& program) {
   };
   for (StateEntry& place : result.state) place.buffer = number(place.buffer);
   for (Instruction& instruction : result.instructions) {
-    for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
+    for (OperandList* operands : {&instruction.reads, &instruction.writes}) {
       for (Operand& operand : *operands) operand.buffer = number(operand.buffer);
     }
   }

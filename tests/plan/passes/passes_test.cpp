@@ -191,10 +191,10 @@ TEST(Lowering, FetchesRightBeforeUseAndReleasesRightAfter) {
     for (std::size_t k = i - 2; k < i + 2; ++k) {
       const Instruction& instruction = plain.instructions[k];
       around += std::string(name_of(instruction.operation)) + ' ' +
-                plain
-                    .buffer(instruction.operation == Operation::copy_to_host ? instruction.writes[0].buffer
-                                                                             : instruction.reads[0].buffer)
-                    .name +
+                *plain
+                     .buffer(instruction.operation == Operation::copy_to_host ? instruction.writes[0].buffer
+                                                                              : instruction.reads[0].buffer)
+                     .name +
                 '\n';
     }
   }
@@ -205,7 +205,7 @@ TEST(Lowering, FetchesRightBeforeUseAndReleasesRightAfter) {
             "copy_to_host head/input[mb=0]\n");
   for (std::size_t b = 0; b < plain.buffers.size(); ++b) {
     if (plain.buffers[b].tier == Tier::device && !plain.buffers[b].persistent) {
-      EXPECT_LE(live[b].last - live[b].first, 8) << plain.buffers[b].name;
+      EXPECT_LE(live[b].last - live[b].first, 8) << *plain.buffers[b].name;
     }
   }
 }
@@ -228,7 +228,7 @@ std::set<std::string> copies(const Program& program) {
   for (const Instruction& instruction : program.instructions) {
     if (!kDevicePair.is_transfer(instruction)) continue;
     const bool to_device = instruction.operation == Operation::copy_to_device;
-    names.insert((to_device ? ">" : "<") + program.buffer(instruction.reads[0].buffer).name);
+    names.insert((to_device ? ">" : "<") + *program.buffer(instruction.reads[0].buffer).name);
   }
   return names;
 }
@@ -469,7 +469,7 @@ TEST(Memory, LetsTokensWaitForNoPlace) {
           continue;
         EXPECT_TRUE(other.offset + other.bytes <= buffer.offset ||
                     buffer.offset + buffer.bytes <= other.offset)
-            << buffer.name << ' ' << other.name;
+            << *buffer.name << ' ' << *other.name;
       }
     }
   }

@@ -78,8 +78,8 @@ TEST(Spill, TakesTheOptimizersStateOfTheTopUnitFirstAndParametersLast) {
   const Program program = on_device({});
   const SpillOrder order = find_spill_order(program, {});
   EXPECT_EQ(order.forced, 0U);
-  EXPECT_EQ(program.buffer(order.buffers.front()).name, "head/exp_avg_sq");
-  EXPECT_EQ(program.buffer(order.buffers.back()).name, "embedding/parameter");
+  EXPECT_EQ(*program.buffer(order.buffers.front()).name, "head/exp_avg_sq");
+  EXPECT_EQ(*program.buffer(order.buffers.back()).name, "embedding/parameter");
 }
 
 TEST(Spill, FollowsTheRunFile) {

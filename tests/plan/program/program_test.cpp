@@ -128,7 +128,7 @@ TEST(Program, SaysWhereUpdatesLeaveState) {
       }
       std::map<std::pair<std::int32_t, StateKey>, std::vector<BufferId>> places;
       for (const StateEntry& place : program.state) {
-        EXPECT_TRUE(program.buffer(place.buffer).persistent) << program.buffer(place.buffer).name;
+        EXPECT_TRUE(program.buffer(place.buffer).persistent) << *program.buffer(place.buffer).name;
         places[{place.unit, place.part}].push_back(place.buffer);
       }
       for (const Instruction& instruction : program.instructions) {

@@ -16,7 +16,7 @@ void for_buffer(const Buffer& buffer, const Transfer& transfer) {
   try {
     transfer();
   } catch (const IoError& error) {
-    throw IoError(fmt::format("{}; it is {}", error.what(), buffer.name));
+    throw IoError(fmt::format("{}; it is {}", error.what(), *buffer.name));
   }
 }
 
