@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include "base/error.h"
 #include "engine/config/run_config.h"
@@ -78,11 +80,29 @@ Plan make_plan(const RunConfig& config, const Model& model, Bytes piece_bytes) {
   return std::move(make_plans(config, model, piece_bytes).front());
 }
 
+/// Plans a run once for all ranks that have the same part of each layer and sequence: planning takes most of
+/// the time of a tiny run.
+class PlansOfRanks {
+ public:
+  std::vector<Plan> of(std::int64_t rank, const RunConfig& config, const Model& model, Bytes piece_bytes) {
+    const std::lock_guard lock(mutex_);
+    std::vector<Plan>& plans = of_part_[{rank % config.parallel.tensor, model.context.rank, piece_bytes}];
+    if (plans.empty()) plans = make_plans(config, model, piece_bytes);
+    return plans;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<std::int64_t, std::int64_t, Bytes>, std::vector<Plan>> of_part_;
+};
+
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
   const Model model = model_of_rank(config, rank);
   const BatchLoader data(config, model.architecture.vocabulary);
-  std::vector<Plan> plans = make_plans(config, model, options.piece_bytes);
+  std::vector<Plan> plans = options.plans != nullptr
+                                ? options.plans->of(rank, config, model, options.piece_bytes)
+                                : make_plans(config, model, options.piece_bytes);
   const std::int64_t stage = plans.front().only().strategy.mesh.stage(rank);
   RunOutcome outcome{.plan = std::move(plans[static_cast<std::size_t>(stage)]), .result = {}};
   if (options.change_plan) options.change_plan(outcome.plan);
@@ -151,11 +171,13 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
                                   const ThreadCommunicatorOptions& communicators) {
   config.parallel.data = ranks / config.ranks_of_data_rank();
   std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
+  PlansOfRanks plans;
   on_ranks(
       ranks,
       [&](int rank, Communicator& world) {
         RunOptions own = options(rank);
         own.world = &world;
+        own.plans = &plans;
         outcomes[static_cast<std::size_t>(rank)] = run(config, own);
       },
       communicators);

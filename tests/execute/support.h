@@ -27,8 +27,11 @@ TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoa
 /// Strategy::piece_bytes of runs with drives: each part of a tiny unit has 16 to 32 KiB, so it is in pieces.
 inline constexpr Bytes kTinyPiece = 8 * KiB;
 
+class PlansOfRanks;
+
 struct RunOptions {
   Bytes piece_bytes = kTinyPiece;
+  PlansOfRanks* plans = nullptr;  ///< of a run of several ranks
   int device_threads = 2;
   LinkLimit link = {};
   Device* device = nullptr;  ///< instead of a CPU device of these threads and this link
