@@ -26,7 +26,7 @@ void expect_numbers_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t f
 
 // Invariant (ScaledNormals.*): A run begins with the same bits.
 TEST(ScaledNormals, HaveTheBitsOfEachAloneOnEveryVectorTarget) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : highway_targets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     const OnHighwayTarget on(target);
     for (std::size_t count = 0; count < 40; ++count) expect_numbers_of(7, 3, 5, count);

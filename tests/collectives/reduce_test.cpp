@@ -14,7 +14,7 @@ namespace {
 /// body() with each instruction set.
 template <class Body>
 void on_each_target(const Body& body) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : highway_targets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     const OnHighwayTarget chosen(target);
     body();

@@ -84,16 +84,23 @@ TEST_P(Agreement, Norm) {
                                                                      {2, 4104, 8},
                                                                      {2, 16392, 8},
                                                                      {1, 32776, 8}}) {
+    // A vector of four sums 8,194 numbers of the longest row one after another.
+    const bool is_longest = columns > 32768;
+    const auto expect_norm_agrees = [&](Scenario scenario) {
+      if (is_longest) scenario.fp32_tolerance = std::max(scenario.fp32_tolerance, 2e-5);
+      expect_agrees(scenario);
+    };
     for (const DType dtype : kDTypes) {
       for (const NormKind kind : kNorms) {
         for (const bool addend : {false, true}) {
-          expect_agrees(norm_scenario(kind, dtype, rows, columns, addend, padding_unit));
+          expect_norm_agrees(norm_scenario(kind, dtype, rows, columns, addend, padding_unit));
         }
-        expect_agrees(norm_scenario(kind, dtype, rows, columns, false, padding_unit, /*unit_offset=*/true));
+        expect_norm_agrees(
+            norm_scenario(kind, dtype, rows, columns, false, padding_unit, /*unit_offset=*/true));
       }
-      expect_agrees(norm_in_place_scenario(dtype, rows, columns, padding_unit));
+      expect_norm_agrees(norm_in_place_scenario(dtype, rows, columns, padding_unit));
       for (const bool unit_offset : {false, true})
-        expect_agrees(shared_norm_scenario(dtype, rows, columns, padding_unit, unit_offset));
+        expect_norm_agrees(shared_norm_scenario(dtype, rows, columns, padding_unit, unit_offset));
     }
   }
 }

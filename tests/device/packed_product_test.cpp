@@ -147,7 +147,7 @@ TEST_P(PackedProduct, AnElementsBitsDependNeitherOnTheTilesEdgesNorOnHowOperands
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, PackedProduct, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, PackedProduct, ::testing::ValuesIn(highway_targets()),
                          [](const auto& info) { return hwy::TargetName(info.param); });
 
 }  // namespace

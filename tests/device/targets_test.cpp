@@ -17,7 +17,7 @@ std::vector<OperandMemory> run_on(std::int64_t target, const Scenario& scenario)
 
 /// The targets of this process, the best first.
 std::vector<std::int64_t> targets_that_fuse() {
-  std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  std::vector<std::int64_t> targets = highway_targets();
 #if HWY_ARCH_X86
   std::erase_if(targets, [](std::int64_t target) { return target > HWY_AVX2; });
 #endif
@@ -56,12 +56,12 @@ TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector
                                   embedding_backward_scenario(dtype, 3, 17, 65, true),
                                   embedding_scenario(dtype, 3, 17, 65, true, 1, FirstRow(5))};
     for (const Scenario& scenario : scenarios) {
-      expect_the_same_bits(scenario, hwy::SupportedAndGeneratedTargets());
+      expect_the_same_bits(scenario, highway_targets());
     }
   }
-  expect_the_same_bits(group_rows_scenario(300, 7, 2), hwy::SupportedAndGeneratedTargets());
-  expect_the_same_bits(count_rows_scenario({3, 0, 70}), hwy::SupportedAndGeneratedTargets());
-  expect_the_same_bits(load_balance_scenario(65, true), hwy::SupportedAndGeneratedTargets());
+  expect_the_same_bits(group_rows_scenario(300, 7, 2), highway_targets());
+  expect_the_same_bits(count_rows_scenario({3, 0, 70}), highway_targets());
+  expect_the_same_bits(load_balance_scenario(65, true), highway_targets());
 }
 
 // Invariant (VectorTargetsThatFuse.*): Every instruction set computes right.

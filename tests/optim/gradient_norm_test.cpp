@@ -92,7 +92,7 @@ TEST(SumOfSquaresOrder, EveryTargetGivesTheSameBits) {
                       sum_of_squares(fp16.data(), DType::fp16, 200'003)};
   };
   const auto expected = sums();
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : highway_targets()) {
     const OnHighwayTarget only(target);
     EXPECT_EQ(sums(), expected) << hwy::TargetName(target);
   }
