@@ -197,7 +197,7 @@ class Counter {
 
  private:
   static double traffic_of(const Segment::Step& step, const BegunGradients& begun) {
-    const std::vector<Touch> touches = step.rule->touches();
+    const Touches touches = step.rule->touches();
     double bytes = 0;
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       const Matrix& size = step.operands[i].size;

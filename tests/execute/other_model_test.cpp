@@ -28,9 +28,7 @@ class SquaredErrorRule final : public Operator {
   explicit SquaredErrorRule(bool gradient = false) : gradient_(gradient) {}
 
   std::string_view name() const override { return "squared_error"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::updates, Touch::reads, Touch::writes, Touch::reads};
-  }
+  Touches touches() const override { return {Touch::updates, Touch::reads, Touch::writes, Touch::reads}; }
   std::string_view axes() const override { return "t c, t c, t c, 1 1"; }
   void run(Kernels& kernels, const Operands& operands) const override {
     if (dynamic_cast<ScratchMeter*>(&kernels) != nullptr) return;  // there is no memory

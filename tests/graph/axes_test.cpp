@@ -153,7 +153,7 @@ class Walk {
       for (const TensorView& view : node.operands) values.push_back(load(view));
       visit_(node, backward_, values);
       values = run_alone(*node.rule, values, kShape);
-      const std::vector<Touch> touches = node.rule->touches();
+      const Touches touches = node.rule->touches();
       for (std::size_t i = 0; i < touches.size(); ++i)
         if (node.operands[i] && touches[i] != Touch::reads) store(node.operands[i], values[i]);
     }
@@ -272,7 +272,7 @@ class Misdeclared final : public GradientOperator {
   Misdeclared(const Operator& rule, std::string axes) : rule_(rule), axes_(std::move(axes)) {}
 
   std::string_view name() const override { return rule_.name(); }
-  std::vector<Touch> touches() const override { return rule_.touches(); }
+  Touches touches() const override { return rule_.touches(); }
   std::string_view axes() const override { return axes_; }
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override {
     return rule_.of_part(variable, part);

@@ -45,7 +45,7 @@ class OwnRule final : public Operator {
   explicit OwnRule(Answers answers) : answers_(std::move(answers)) {}
 
   std::string_view name() const override { return answers_.name; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "t c, t c, t c"; }
   void run(Kernels&, const Operands&) const override {}
   void differentiate(const Node&, Derivation&) const override {}

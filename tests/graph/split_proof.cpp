@@ -135,7 +135,7 @@ bool nearly_equal(const std::vector<float>& a, const std::vector<float>& b) {
 /// Puts together what the parts of a split write.
 class Sum {
  public:
-  Sum(const Node& node, std::vector<Touch> touches, const std::vector<OperandValues>& values)
+  Sum(const Node& node, Touches touches, const std::vector<OperandValues>& values)
       : node_(node), touches_(std::move(touches)), joined_(values) {
     for (OperandValues& each : joined_) std::ranges::fill(each.elements, 0.0F);
   }
@@ -169,7 +169,7 @@ class Sum {
 
  private:
   const Node& node_;
-  std::vector<Touch> touches_;
+  Touches touches_;
   std::vector<OperandValues> joined_;
 };
 
@@ -284,7 +284,7 @@ class Trial {
   const std::vector<OperandValues>& values_;
   const MicrobatchShape& shape_;
   Legality legality_;
-  std::vector<Touch> touches_;
+  Touches touches_;
   std::vector<BoundDimension> bound_;
   std::vector<OperandValues> whole_;
 };

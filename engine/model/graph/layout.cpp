@@ -126,7 +126,7 @@ class Propagation {
 
   /// Parameters decide on which axis a node is split; without one that is, what it reads first, and if that
   /// is sums only, the axis that these would be split on.
-  NodeSplit find_split(const Node& node, const Legality& legality, const std::vector<Touch>& touches) {
+  NodeSplit find_split(const Node& node, const Legality& legality, const Touches& touches) {
     const std::vector<BoundDimension> bound = bind_axes(node, graph_, legality);
     NodeSplit split;
     split.is_divided.resize(node.operands.size());
@@ -164,7 +164,7 @@ class Propagation {
   }
 
   /// A partial sum that nobody else reads, and whose sum would be no smaller than what is made of it.
-  bool can_wait(const Node& node, TensorId id, const Legality& legality, const std::vector<Touch>& touches) {
+  bool can_wait(const Node& node, TensorId id, const Legality& legality, const Touches& touches) {
     const auto reads = [&](const Node& other) {
       bool found = false;
       for_each_operand(other, [&](const TensorView& view, Touch touch) {
@@ -186,7 +186,7 @@ class Propagation {
 
   void run_node(const Node& node) {
     const Legality legality = legality_of(*node.rule);
-    const std::vector<Touch> touches = node.rule->touches();
+    const Touches touches = node.rule->touches();
     const NodeSplit split = find_split(node, legality, touches);
     bool makes_partial_sums = split.sums;
     NodeLayout layout{split.is_divided, std::vector<bool>(touches.size()), split.variable, split.length};

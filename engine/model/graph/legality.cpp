@@ -103,7 +103,7 @@ Legality legality_of(const Operator& rule) {
     throw std::logic_error(fmt::format("{} (\"{}\"): {}", rule.name(), rule.axes(), what));
   };
   Legality legality = Reader(rule.axes()).read();
-  const std::vector<Touch> touches = rule.touches();
+  const Touches touches = rule.touches();
   if (touches.size() != legality.operands.size()) fail("it has another number of operands");
   for (std::size_t v = 0; v < legality.variables.size(); ++v) {
     bool is_lacking = false;

@@ -4,6 +4,7 @@
 // Rules are values without state, shared by all units; usable from any thread.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +36,9 @@ using OperandSet = std::uint32_t;
 static_assert(kMostOperands <= 32);
 
 enum class Touch : std::uint8_t { reads, writes, updates };
+
+/// One for each operand of a rule, in place: passes over graphs ask every node for them.
+using Touches = boost::container::small_vector<Touch, 12>;
 
 /// An operator at work on tensors of its unit.
 struct Node {
@@ -100,7 +104,7 @@ class Operator {
 
   virtual std::string_view name() const = 0;
   /// One for each operand.
-  virtual std::vector<Touch> touches() const = 0;
+  virtual Touches touches() const = 0;
   /// The axes of its operands and how it may be split on them, as legality.h reads it. Sizes that a split
   /// changes are those of operands, never the rule's.
   virtual std::string_view axes() const = 0;

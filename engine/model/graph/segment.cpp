@@ -36,7 +36,7 @@ Segment::Segment(std::vector<Step> steps, const MicrobatchShape& shape)
   std::vector<const Step*> first_of;  // by call
   for (const Step& step : steps_) {
     assert(step.operands.size() <= kMostOperands);
-    const std::vector<Touch> touches = step.rule->touches();
+    const Touches touches = step.rule->touches();
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       const PlacedOperand& operand = step.operands[i];
       if (operand.size.columns == 0) continue;  // it is not given
@@ -76,7 +76,7 @@ KernelWork Segment::work_of(const Step& step) const {
 void Segment::find_first_gradients() {
   std::array<std::vector<Range>, kRegions> touched;
   for (Step& step : steps_) {
-    const std::vector<Touch> touches = step.rule->touches();
+    const Touches touches = step.rule->touches();
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       const auto& [region, offset, size, has_indices] = step.operands[i];
       if (size.columns == 0 || (region != Region::gradient && region != Region::shared_gradient)) continue;

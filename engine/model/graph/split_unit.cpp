@@ -113,7 +113,7 @@ class PartialRule final : public Operator {
       : rule_(std::move(rule)), lacks_(std::move(lacks)) {}
 
   std::string_view name() const override { return rule_->name(); }
-  std::vector<Touch> touches() const override { return rule_->touches(); }
+  Touches touches() const override { return rule_->touches(); }
   std::string_view axes() const override { return rule_->axes(); }
   double flops(const Operands& operands) const override { return rule_->flops(operands); }
   std::vector<InPlace> in_place() const override { return rule_->in_place(); }
@@ -306,7 +306,7 @@ class UnitSplitting {
   }
 
   Node local(Node node, const NodeLayout& layout) {
-    const std::vector<Touch> touches = node.rule->touches();
+    const Touches touches = node.rule->touches();
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       TensorView& view = node.operands[i];
       if (!view) continue;

@@ -34,7 +34,7 @@ inline bool has_once(const Node& node, TensorId tensor) {
 /// Calls visit(view, touch) for each operand that is given.
 template <typename Visit>
 void for_each_operand(const Node& node, const Visit& visit) {
-  const std::vector<Touch> touches = node.rule->touches();
+  const Touches touches = node.rule->touches();
   for (std::size_t i = 0; i < node.operands.size(); ++i)
     if (node.operands[i]) visit(node.operands[i], touches[i]);
 }

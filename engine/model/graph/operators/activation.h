@@ -15,7 +15,7 @@ class ActivationRule final : public Operator {
   ActivationRule(Activation kind, bool gated) : kind_(kind), gated_(gated) {}
 
   std::string_view name() const override { return gated_ ? "gated_activation" : "activation"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return gated_ ? "t c|c, t c" : "t c, t c"; }
   std::vector<InPlace> in_place() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
@@ -48,7 +48,7 @@ class LinearActivationRule final : public Operator {
   std::string_view name() const override {
     return rounding_ == Rounding::none ? "linear_activation" : "linear_activation_e4m3";
   }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
   }
   std::string_view axes() const override {
@@ -79,9 +79,7 @@ class ActivationGradientRule final : public GradientOperator {
   std::string_view name() const override {
     return gated_ ? "gated_activation_gradient" : "activation_gradient";
   }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::writes, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes, Touch::writes}; }
   std::string_view axes() const override { return gated_ ? "t c|c, t c, t c|c, t c" : "t c, t c, t c, t c"; }
   std::vector<InPlace> in_place() const override {
     return {{x_gradient, out_gradient}, {x_gradient, x}, {out, out_gradient}, {out, x}};

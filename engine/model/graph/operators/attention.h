@@ -15,7 +15,7 @@ class AttentionRule final : public Operator {
   explicit AttentionRule(const AttentionShape& attention) : attention_(attention) {}
 
   std::string_view name() const override { return "attention"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes, Touch::reads};
   }
   std::string_view axes() const override {
@@ -52,7 +52,7 @@ class AttentionGradientRule final : public GradientOperator {
   explicit AttentionGradientRule(const AttentionShape& attention) : attention_(attention) {}
 
   std::string_view name() const override { return "attention_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,  Touch::reads,
             Touch::reads, Touch::writes, Touch::writes, Touch::writes, Touch::reads};
   }
@@ -79,7 +79,7 @@ class RingAttentionRule final : public Operator {
       : attention_(attention), step_(step) {}
 
   std::string_view name() const override { return "ring_attention"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,
             Touch::reads, Touch::writes, Touch::writes, Touch::reads};
   }
@@ -118,7 +118,7 @@ class RingAttentionGradientRule final : public GradientOperator {
       : attention_(attention), step_(step) {}
 
   std::string_view name() const override { return "ring_attention_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,  Touch::reads, Touch::reads,
             Touch::reads, Touch::writes, Touch::writes, Touch::writes, Touch::reads};
   }
@@ -145,9 +145,7 @@ class RopeRule final : public Operator {
       : head_dimension_(head_dimension), inverse_(inverse) {}
 
   std::string_view name() const override { return inverse_ ? "rope_back" : "rope"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::updates, Touch::reads, Touch::reads, Touch::reads};
-  }
+  Touches touches() const override { return {Touch::updates, Touch::reads, Touch::reads, Touch::reads}; }
   std::string_view axes() const override { return "(s p^) (h d^), r^ e^, r e, 1 (s p)"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;

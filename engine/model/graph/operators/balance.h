@@ -22,7 +22,7 @@ class TallyRule final : public Operator {
   explicit TallyRule(const BalanceOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "tally"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
   std::string_view axes() const override { return "1 o^, t^ e^, w^ e"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   /// The gradient of probabilities, from the tally when that is done: a row that counts for every token.
@@ -40,7 +40,7 @@ class BalanceGradientRule final : public GradientOperator {
   explicit BalanceGradientRule(const BalanceOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "balance_gradient"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "w^ e^, 1 1, 1 e"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 
@@ -56,7 +56,7 @@ class BalanceLossRule final : public Operator {
   explicit BalanceLossRule(const BalanceOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "balance_loss"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "w^ e^, 1 1"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;

@@ -14,9 +14,7 @@ class CrossEntropyRule final : public Operator {
   explicit CrossEntropyRule(float soft_cap) : soft_cap_(soft_cap) {}
 
   std::string_view name() const override { return "cross_entropy"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "1 1, t v^, 1 t, 1 t"; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -39,7 +37,7 @@ class CrossEntropyGradientRule final : public GradientOperator {
   explicit CrossEntropyGradientRule(float soft_cap) : soft_cap_(soft_cap) {}
 
   std::string_view name() const override { return "cross_entropy_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::updates, Touch::reads, Touch::writes, Touch::reads};
   }
   std::string_view axes() const override { return "1 1, t v^, 1 t, 1 t, 1 1"; }

@@ -20,7 +20,7 @@ class DropoutRule final : public Operator {
       : probability_(probability), site_(site), part_(part) {}
 
   std::string_view name() const override { return "dropout"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "+t c', 1 t, +t c"; }
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override;
   std::vector<InPlace> in_place() const override { return {{out, x}}; }

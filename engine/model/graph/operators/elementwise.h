@@ -11,7 +11,7 @@ class AdditionRule final : public Operator {
   enum : int { a, b, out };
 
   std::string_view name() const override { return "add"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "+t c, +t c, +t c"; }
   std::vector<InPlace> in_place() const override { return {{out, a}, {out, b}}; }
   bool is_cheap() const override { return true; }
@@ -31,7 +31,7 @@ class ScaleRule final : public Operator {
   explicit ScaleRule(float factor) : factor_(factor) {}
 
   std::string_view name() const override { return "scale"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "+t c, +t c"; }
   std::vector<InPlace> in_place() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
@@ -49,7 +49,7 @@ class ZeroRule final : public Operator {
   enum : int { x };
 
   std::string_view name() const override { return "zero"; }
-  std::vector<Touch> touches() const override { return {Touch::writes}; }
+  Touches touches() const override { return {Touch::writes}; }
   std::string_view axes() const override { return "t^ c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node&, Derivation&) const override {}
@@ -61,7 +61,7 @@ class CopyRule final : public Operator {
   enum : int { x, out };
 
   std::string_view name() const override { return "copy"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "+t c, +t c"; }
   bool is_cheap() const override { return true; }
   bool goes_by_rows() const override { return true; }

@@ -18,7 +18,7 @@ class EmbeddingRule final : public Operator {
       : padding_token_(padding_token), first_row_(first_row) {}
 
   std::string_view name() const override { return "embedding"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::reads};
   }
   std::string_view axes() const override { return "1 (s p^), +v+ c, +l^ c, +(s p) c, 1 (s p)"; }
@@ -41,7 +41,7 @@ class EmbeddingGradientRule final : public GradientOperator {
       : padding_token_(padding_token), first_row_(first_row) {}
 
   std::string_view name() const override { return "embedding_gradient"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
   std::string_view axes() const override { return "1 (s+ p^), (s p) c, v c"; }
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override;
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -56,9 +56,7 @@ class PositionsGradientRule final : public GradientOperator {
   enum : int { tokens, out_gradient, positions_gradient, places };
 
   std::string_view name() const override { return "positions_gradient"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::updates, Touch::reads};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::updates, Touch::reads}; }
   std::string_view axes() const override { return "1 (s+ p^), (s p) c, l^ c, 1 (s p)"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };

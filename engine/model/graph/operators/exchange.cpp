@@ -12,7 +12,7 @@ std::string_view name_of(ExchangeKind kind) {
   return nth(names, kind);
 }
 
-std::vector<Touch> ExchangeRule::touches() const {
+Touches ExchangeRule::touches() const {
   if (kind_ == ExchangeKind::all_reduce) return {Touch::updates};
   return {Touch::reads, Touch::writes};
 }

@@ -17,7 +17,7 @@ class ExchangeRule final : public Operator {
       : kind_(kind), shared_(shared) {}
 
   std::string_view name() const override { return name_of(kind_); }
-  std::vector<Touch> touches() const override;
+  Touches touches() const override;
   std::string_view axes() const override;
   /// What was gathered is gathered again where it is needed: saved are the ranks' parts.
   bool is_cheap() const override { return kind_ == ExchangeKind::all_gather; }

@@ -14,9 +14,7 @@ class RouteRule final : public Operator {
   explicit RouteRule(bool normalise) : normalise_(normalise) {}
 
   std::string_view name() const override { return "route"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::writes, Touch::writes, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::writes, Touch::writes, Touch::writes}; }
   std::string_view axes() const override { return "t e^, t e, 1 (t k^), t k"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -35,7 +33,7 @@ class RouteGradientRule final : public GradientOperator {
   explicit RouteGradientRule(bool normalise) : normalise_(normalise) {}
 
   std::string_view name() const override { return "route_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
   std::string_view axes() const override { return "t e^, 1 (t k^), t k, t k, 1 e, t e"; }
@@ -54,9 +52,7 @@ class GroupRowsRule final : public Operator {
   explicit GroupRowsRule(std::int64_t top_k) : top_k_(top_k) {}
 
   std::string_view name() const override { return "group_rows"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::writes, Touch::writes, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::writes, Touch::writes, Touch::writes}; }
   std::string_view axes() const override { return "1 (t^ k^), 1 r^, 1 (t k), 1 o^"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -72,9 +68,7 @@ class SortRowsRule final : public Operator {
   enum : int { x, sources, places, out };
 
   std::string_view name() const override { return "sort_rows"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "+t^ c, 1 r, 1 (t k^), +r c"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -90,9 +84,7 @@ class ExpertProductRule final : public Operator {
   explicit ExpertProductRule(bool transposed = true) : transposed_(transposed) {}
 
   std::string_view name() const override { return "expert_product"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override {
     return transposed_ ? "+r^ c+, 1 o^, (e^ n) c, +r n" : "+r^ n+, 1 o^, (e^ n) c, +r c";
   }
@@ -109,9 +101,7 @@ class ExpertWeightGradientRule final : public GradientOperator {
   enum : int { x, offsets, out_gradient, weight_gradient };
 
   std::string_view name() const override { return "expert_weight_gradient"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::updates};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::updates}; }
   std::string_view axes() const override { return "r^ c, 1 o^, r n, (e^ n) c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
@@ -123,9 +113,7 @@ class CombineRule final : public Operator {
   enum : int { x, places, weights, out };
 
   std::string_view name() const override { return "combine"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "+r^ c, 1 (t^ k^), t k, +t c"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -137,7 +125,7 @@ class CombineGradientRule final : public GradientOperator {
   enum : int { x, places, weights, out_gradient, x_gradient, weights_gradient };
 
   std::string_view name() const override { return "combine_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
   }
   std::string_view axes() const override { return "+r^ c+, 1 (t^ k^), t k, t c, r c, +t k"; }

@@ -15,7 +15,7 @@ class LinearRule final : public Operator {
       : order_(order), rounding_(rounding) {}
 
   std::string_view name() const override { return rounding_ == Rounding::none ? "linear" : "linear_e4m3"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
   std::string_view axes() const override {
@@ -48,7 +48,7 @@ class LinearUpdateRule final : public Operator {
   enum : int { x, weight, out };
 
   std::string_view name() const override { return "linear_update"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
   std::string_view axes() const override { return "t k^, n k, t n"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
@@ -66,9 +66,7 @@ class LinearInputGradientRule final : public GradientOperator {
   std::string_view name() const override {
     return rounding_ == Rounding::none ? "linear_input_gradient" : "linear_input_gradient_e4m3";
   }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override {
     return order_ == WeightOrder::linear ? "+t n+, n k, +t k, +t k" : "+t n+, k n, +t k, +t k";
   }
@@ -92,7 +90,7 @@ class LinearWeightGradientRule final : public GradientOperator {
   std::string_view name() const override {
     return rounding_ == Rounding::none ? "linear_weight_gradient" : "linear_weight_gradient_e4m3";
   }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
   std::string_view axes() const override {
     return order_ == WeightOrder::linear ? "t+ k, t n, n k" : "t+ k, t n, k n";
   }
@@ -111,7 +109,7 @@ class BiasGradientRule final : public GradientOperator {
   enum : int { out_gradient, bias_gradient };
 
   std::string_view name() const override { return "bias_gradient"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::updates}; }
+  Touches touches() const override { return {Touch::reads, Touch::updates}; }
   std::string_view axes() const override { return "t+ n, 1 n"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };

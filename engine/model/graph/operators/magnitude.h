@@ -13,7 +13,7 @@ class ColumnSquaresRule final : public Operator {
   enum : int { x, squares };
 
   std::string_view name() const override { return "column_squares"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "t+ c, 1 c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node&, Derivation&) const override {}
@@ -30,7 +30,7 @@ class MagnitudeDotsRule final : public Operator {
   MagnitudeDotsRule(WeightOrder order, float scale) : order_(order), scale_(scale) {}
 
   std::string_view name() const override { return "magnitude_dots"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
   }
   std::string_view axes() const override {
@@ -53,7 +53,7 @@ class MagnitudeFactorsRule final : public Operator {
   enum : int { squares, dots, magnitude, norms, factors };
 
   std::string_view name() const override { return "magnitude_factors"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
   }
   std::string_view axes() const override { return "1 n, 1 n, 1 n, 1 n, 1 n"; }
@@ -69,7 +69,7 @@ class ColumnScaleRule final : public Operator {
   enum : int { x, magnitude, norms, factors, bias, out };
 
   std::string_view name() const override { return "column_scale"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
   std::string_view axes() const override { return "t n, 1 n, 1 n, 1 n, 1 n, t n"; }
@@ -86,9 +86,7 @@ class MagnitudeGradientRule final : public GradientOperator {
   enum : int { x, out_gradient, norms, magnitude_gradient };
 
   std::string_view name() const override { return "magnitude_gradient"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::updates};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::updates}; }
   std::string_view axes() const override { return "t+ n, t n, 1 n, 1 n"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };

@@ -21,7 +21,7 @@ class NormRule final : public Operator {
   explicit NormRule(const NormOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "norm"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads,  Touch::writes, Touch::reads,
             Touch::reads, Touch::writes, Touch::writes, Touch::writes};
   }
@@ -59,7 +59,7 @@ class NormGradientRule final : public GradientOperator {
   explicit NormGradientRule(const NormOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "norm_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads,  Touch::reads,   Touch::reads,  Touch::reads,
             Touch::reads, Touch::writes, Touch::updates, Touch::updates};
   }
@@ -82,7 +82,7 @@ class RowSquaresRule final : public Operator {
   enum : int { x, squares };
 
   std::string_view name() const override { return "row_squares"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "t c+, 1 t"; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -98,7 +98,7 @@ class RowDeviationRule final : public Operator {
   RowDeviationRule(double epsilon, std::int64_t columns) : epsilon_(epsilon), columns_(columns) {}
 
   std::string_view name() const override { return "row_deviation"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::writes}; }
   /// Whole: ranks that have parts of the tokens add up a number for each, which is less than two exchanges.
   std::string_view axes() const override { return "1 t^, 1 t"; }
   bool is_cheap() const override { return true; }
@@ -119,9 +119,7 @@ class SharedNormRule final : public Operator {
   SharedNormRule(const NormOptions& options, std::int64_t columns) : options_(options), columns_(columns) {}
 
   std::string_view name() const override { return "shared_norm"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "t c, 1 t, 1 c, t c"; }
   std::vector<InPlace> in_place() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
@@ -142,9 +140,7 @@ class RowProjectionRule final : public GradientOperator {
   explicit RowProjectionRule(const NormOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "row_projection"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
-  }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "t c+, t c, 1 c, 1 t"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 
@@ -160,7 +156,7 @@ class SharedNormGradientRule final : public GradientOperator {
       : options_(options), columns_(columns) {}
 
   std::string_view name() const override { return "shared_norm_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads,  Touch::reads,
             Touch::reads, Touch::reads, Touch::writes, Touch::updates};
   }
@@ -187,7 +183,7 @@ class HeadNormRule final : public Operator {
       : options_(options), queries_per_key_(queries_per_key) {}
 
   std::string_view name() const override { return "head_norm"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads,  Touch::reads, Touch::reads, Touch::writes,
             Touch::writes, Touch::reads, Touch::reads, Touch::reads};
   }
@@ -225,7 +221,7 @@ class HeadNormGradientRule final : public GradientOperator {
       : options_(options), queries_per_key_(queries_per_key) {}
 
   std::string_view name() const override { return "head_norm_gradient"; }
-  std::vector<Touch> touches() const override {
+  Touches touches() const override {
     return {Touch::reads,   Touch::reads,   Touch::reads, Touch::reads, Touch::updates,
             Touch::updates, Touch::updates, Touch::reads, Touch::reads, Touch::reads};
   }

@@ -16,7 +16,7 @@ class SoftmaxPartsRule final : public Operator {
   explicit SoftmaxPartsRule(float soft_cap, const AxisPart& part = {}) : soft_cap_(soft_cap), part_(part) {}
 
   std::string_view name() const override { return "softmax_parts"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "t v+, 1 t, t c^"; }
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override;
   bool goes_by_rows() const override { return true; }
@@ -34,7 +34,7 @@ class PartsLossRule final : public Operator {
   enum : int { penalty, statistics, losses };
 
   std::string_view name() const override { return "parts_loss"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "1 1, t c^, 1 t"; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -48,9 +48,7 @@ class PartsGradientRule final : public GradientOperator {
   explicit PartsGradientRule(float soft_cap, const AxisPart& part = {}) : soft_cap_(soft_cap), part_(part) {}
 
   std::string_view name() const override { return "parts_gradient"; }
-  std::vector<Touch> touches() const override {
-    return {Touch::updates, Touch::reads, Touch::reads, Touch::reads};
-  }
+  Touches touches() const override { return {Touch::updates, Touch::reads, Touch::reads, Touch::reads}; }
   std::string_view axes() const override { return "t v, 1 t, t c^, 1 1"; }
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override;
   bool goes_by_rows() const override { return true; }

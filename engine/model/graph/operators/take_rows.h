@@ -14,7 +14,7 @@ class TakeRowsRule final : public Operator {
   explicit TakeRowsRule(std::int64_t part = 0) : part_(part) {}
 
   std::string_view name() const override { return "take_rows"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  Touches touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override { return "+t+ c, 1 s^, +s c"; }
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override;
   void run(Kernels& kernels, const Operands& operands) const override;
