@@ -23,13 +23,19 @@ std::ptrdiff_t last_touch(const std::vector<Node>& nodes, TensorId tensor) {
 
 class UnitPassMaker {
  public:
-  UnitPassMaker(UnitPass& pass, const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given)
-      : pass_(pass), shape_(shape), given_(given), tensors_(graph.tensors), nodes_(graph.nodes) {
-    pass.chunk_rows_ = strata::chunk_rows(graph, shape);
+  UnitPassMaker(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given)
+      : shape_(shape), given_(given), tensors_(graph.tensors), nodes_(graph.nodes) {
+    pass_.chunk_rows_ = strata::chunk_rows(graph, shape);
     find_loop();
     place();
     spare_what_is_read_by_chunks();
+  }
+
+  Bytes workspace_bytes() const { return pass_.workspace_bytes_; }
+
+  UnitPass make() && {
     add_all();
+    return std::move(pass_);
   }
 
  private:
@@ -96,7 +102,7 @@ class UnitPassMaker {
     if (!maker.rule->goes_by_rows()) return;
     const std::vector<Tensor> whole = tensors_;
     const Bytes bytes_whole = placement_.workspace_bytes;
-    const std::vector<Touch> touches = maker.rule->touches();
+    const Touches touches = maker.rule->touches();
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i] != Touch::writes || !maker.operands[i]) continue;
       Tensor& made = tensor(maker.operands[i].tensor);
@@ -186,7 +192,7 @@ class UnitPassMaker {
     if (!steps_.empty()) pass_.segments_.emplace_back(std::exchange(steps_, {}), shape_.microbatch);
   }
 
-  UnitPass& pass_;
+  UnitPass pass_;
   const GraphShape& shape_;
   const GivenTensors& given_;
   std::vector<Tensor> tensors_;
@@ -197,9 +203,12 @@ class UnitPassMaker {
   std::vector<Segment::Step> steps_;  ///< of the segment that is being made
 };
 
-UnitPass::UnitPass(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given) {
-  UnitPassMaker(*this, graph, shape, given);
+Bytes workspace_bytes_of(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given) {
+  return UnitPassMaker(graph, shape, given).workspace_bytes();
 }
+
+UnitPass::UnitPass(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given)
+    : UnitPass(UnitPassMaker(graph, shape, given).make()) {}
 
 double UnitPass::flops() const {
   double sum = 0;

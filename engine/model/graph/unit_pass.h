@@ -25,6 +25,9 @@ struct PlacedExchange {
   bool touches(Region region) const { return source.region == region || destination.region == region; }
 };
 
+/// UnitPass::workspace_bytes() of the pass of these, which is not made for it.
+Bytes workspace_bytes_of(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given);
+
 class UnitPass {
  public:
   UnitPass() = default;

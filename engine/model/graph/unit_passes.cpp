@@ -144,8 +144,8 @@ class PassMaker {
     }
     level.saved_bytes = places.end();
     level.forward = UnitPass(forward_, shape_, made);
-    UnitGraph graph;
-    std::tie(graph, level.backward) = smallest_backward(saved, found);
+    UnitGraph graph = smallest_backward(saved, found);
+    level.backward = UnitPass(graph, shape_, found);
     divide(graph, found, level);
     merge_remade(std::move(graph), found, level.backward);
     return level;
@@ -337,12 +337,11 @@ class PassMaker {
   }
 
   /// What cheap nodes have made on the way is held if that takes no more workspace.
-  std::pair<UnitGraph, UnitPass> smallest_backward(const std::set<TensorId>& saved,
-                                                   const GivenTensors& given) const {
+  UnitGraph smallest_backward(const std::set<TensorId>& saved, const GivenTensors& given) const {
     const std::vector<Node> prefix = recomputed(saved);
     std::set<TensorId> there = kept_;
     UnitGraph graph = backward(prefix, there);
-    UnitPass best(graph, shape_, given);
+    Bytes least = workspace_bytes_of(graph, shape_, given);
     for (const Node& node : prefix) {
       std::set<TensorId> held = there;
       for_each_operand(node, [&](const TensorView& view, Touch touch) {
@@ -351,13 +350,13 @@ class PassMaker {
       });
       if (held == there) continue;
       UnitGraph next = backward(prefix, held);
-      UnitPass pass(next, shape_, given);
-      if (pass.workspace_bytes() > best.workspace_bytes()) continue;
+      const Bytes bytes = workspace_bytes_of(next, shape_, given);
+      if (bytes > least) continue;
       graph = std::move(next);
-      best = std::move(pass);
+      least = bytes;
       there = std::move(held);
     }
-    return {std::move(graph), std::move(best)};
+    return graph;
   }
 
   const GraphShape& shape_;
