@@ -108,8 +108,9 @@ TEST(Recomputation, TensorByTensorChangesNoBitAndThePlanIsExact) {
   for (double rate = 1e11; rate > 1e6; rate /= 2) {  // that plans are made for
     config.device.h2d_per_second = config.device.d2h_per_second = static_cast<Bytes>(rate);
     const Model model = test::model_of(config);
-    if (!levels.insert(test::make_plan(config, model).only().strategy.saved_level).second) continue;
-    const RunOutcome outcome = run(config);
+    const Plan plan = test::make_plan(config, model, test::kTinyPiece, SearchEffort::thorough);
+    if (!levels.insert(plan.only().strategy.saved_level).second) continue;
+    const RunOutcome outcome = run(config, {.effort = SearchEffort::thorough});
     EXPECT_EQ(outcome.result.state_hash, expected) << rate;
     expect_the_plan_was_exact(outcome);
   }

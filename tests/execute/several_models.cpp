@@ -40,7 +40,9 @@ Planner planner_of(const Members& members) {
   models.reserve(members.size());
   for (const std::unique_ptr<Member>& member : members)
     models.push_back({member->name, &member->config, &member->model});
-  return {models_to_plan(models), true, planning_rates(members.front()->config)};
+  std::vector<ModelToPlan> to_plan = models_to_plan(models);
+  for (ModelToPlan& model : to_plan) model.request.effort = SearchEffort::first_placement;
+  return {std::move(to_plan), true, planning_rates(members.front()->config)};
 }
 
 std::vector<std::int64_t> steps_of(const std::vector<RunConfig>& configs) {

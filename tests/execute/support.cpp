@@ -11,12 +11,13 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
-#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
 #include "engine/model/run_model.h"
+#include "engine/model/split_context.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/place/stage_plans.h"
 #include "engine/run/execute/plan_check.h"
@@ -70,41 +71,51 @@ TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoa
   return data;
 }
 
-std::vector<Plan> make_plans(const RunConfig& config, const Model& model, Bytes piece_bytes) {
+std::vector<Plan> make_plans(const RunConfig& config, const Model& model, Bytes piece_bytes,
+                             SearchEffort effort) {
   PlanRequest request = plan_request(config, model);
   if (request.memory.nvme) request.strategy.piece_bytes = piece_bytes;
+  request.effort = effort;
   return strata::make_plans(request, model, planning_rates(config));
 }
 
-Plan make_plan(const RunConfig& config, const Model& model, Bytes piece_bytes) {
-  return std::move(make_plans(config, model, piece_bytes).front());
+Plan make_plan(const RunConfig& config, const Model& model, Bytes piece_bytes, SearchEffort effort) {
+  return std::move(make_plans(config, model, piece_bytes, effort).front());
 }
 
-/// Plans a run once for all ranks that have the same part of each layer and sequence: planning takes most of
-/// the time of a tiny run.
-class PlansOfRanks {
+/// What ranks of a run have alike, made once for all that have the same part of each layer and sequence:
+/// making passes and planning take most of the time of a tiny run.
+class PartsOfRanks {
  public:
-  std::vector<Plan> of(std::int64_t rank, const RunConfig& config, const Model& model, Bytes piece_bytes) {
+  struct Part {
+    Model model;
+    std::vector<Plan> plans;
+  };
+
+  const Part& of(std::int64_t rank, const RunConfig& config, const RunOptions& options) {
     const std::lock_guard lock(mutex_);
-    std::vector<Plan>& plans = of_part_[{rank % config.parallel.tensor, model.context.rank, piece_bytes}];
-    if (plans.empty()) plans = make_plans(config, model, piece_bytes);
-    return plans;
+    const std::int64_t of_layers = rank % config.parallel.tensor;
+    const std::int64_t of_sequences = context_part(config, rank).rank;
+    std::unique_ptr<Part>& part = parts_[{of_layers, of_sequences}];
+    if (part == nullptr) {
+      part = std::make_unique<Part>(Part{model_of_rank(config, rank), {}});
+      part->plans = make_plans(config, part->model, options.piece_bytes, options.effort);
+    }
+    return *part;
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::tuple<std::int64_t, std::int64_t, Bytes>, std::vector<Plan>> of_part_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Part>> parts_;
 };
 
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
-  const Model model = model_of_rank(config, rank);
+  PartsOfRanks own;
+  const auto& [model, plans] = (options.parts != nullptr ? *options.parts : own).of(rank, config, options);
   const BatchLoader data(config, model.architecture.vocabulary);
-  std::vector<Plan> plans = options.plans != nullptr
-                                ? options.plans->of(rank, config, model, options.piece_bytes)
-                                : make_plans(config, model, options.piece_bytes);
   const std::int64_t stage = plans.front().only().strategy.mesh.stage(rank);
-  RunOutcome outcome{.plan = std::move(plans[static_cast<std::size_t>(stage)]), .result = {}};
+  RunOutcome outcome{.plan = plans[static_cast<std::size_t>(stage)], .result = {}};
   if (options.change_plan) options.change_plan(outcome.plan);
   const std::unique_ptr<Device> device =
       options.device == nullptr ? make_cpu_device({.threads = options.device_threads, .link = options.link})
@@ -171,13 +182,13 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
                                   const ThreadCommunicatorOptions& communicators) {
   config.parallel.data = ranks / config.ranks_of_data_rank();
   std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
-  PlansOfRanks plans;
+  PartsOfRanks parts;
   on_ranks(
       ranks,
       [&](int rank, Communicator& world) {
         RunOptions own = options(rank);
         own.world = &world;
-        own.plans = &plans;
+        own.parts = &parts;
         outcomes[static_cast<std::size_t>(rank)] = run(config, own);
       },
       communicators);

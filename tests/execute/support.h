@@ -9,6 +9,7 @@
 #include "collectives/threads_communicator.h"
 #include "engine/config/run_config.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/plan/place/plan_request.h"
 #include "engine/run/execute/trainer.h"
 #include "tests/base/temporary_folder.h"
 
@@ -27,11 +28,12 @@ TrainingData data_of(const RunConfig& config, const Model& model, const BatchLoa
 /// Strategy::piece_bytes of runs with drives: each part of a tiny unit has 16 to 32 KiB, so it is in pieces.
 inline constexpr Bytes kTinyPiece = 8 * KiB;
 
-class PlansOfRanks;
+class PartsOfRanks;
 
 struct RunOptions {
   Bytes piece_bytes = kTinyPiece;
-  PlansOfRanks* plans = nullptr;  ///< of a run of several ranks
+  SearchEffort effort = SearchEffort::first_placement;
+  PartsOfRanks* parts = nullptr;  ///< of a run of several ranks
   int device_threads = 2;
   LinkLimit link = {};
   Device* device = nullptr;  ///< instead of a CPU device of these threads and this link
@@ -106,9 +108,12 @@ void expect_the_plan_was_exact(const RunOutcome& outcome);
 
 /// Arena size of a run whose device budget never binds.
 Bytes resident_bytes(RunConfig config);
-/// The plans that run() trains by, of each stage, and the first stage's. By the rates of this machine.
-std::vector<Plan> make_plans(const RunConfig& config, const Model& model, Bytes piece_bytes = kTinyPiece);
-Plan make_plan(const RunConfig& config, const Model& model, Bytes piece_bytes = kTinyPiece);
+/// The plans that run() trains by, of each stage, and the first stage's. By the rates of this machine. What
+/// is run here takes no time worth a search, so it takes the first plan that fits.
+std::vector<Plan> make_plans(const RunConfig& config, const Model& model, Bytes piece_bytes = kTinyPiece,
+                             SearchEffort effort = SearchEffort::first_placement);
+Plan make_plan(const RunConfig& config, const Model& model, Bytes piece_bytes = kTinyPiece,
+               SearchEffort effort = SearchEffort::first_placement);
 /// The budget that the refusal of a run names.
 Bytes named_budget(const RunConfig& config, Bytes piece_bytes = kTinyPiece);
 /// The smallest device budget of a run.

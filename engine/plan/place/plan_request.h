@@ -3,6 +3,7 @@
 // knows no run file.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct MemoryRequest {
   TierBudgets budgets() const { return {device, host.value_or(kUnlimited), nvme.value_or(0)}; }
 };
 
+/// How long the planner looks for a shorter step.
+enum class SearchEffort : std::uint8_t {
+  thorough,        ///< it places the cheapest choices, compares their timelines and tries their neighbours
+  first_placement  ///< it takes the first choice that fits, the cheapest by price first
+};
+
 struct PlanRequest {
   /// What is decided, of the first stage. What is open is at its plainest: layer-major order, nothing saved,
   /// all state on the host.
@@ -30,6 +37,7 @@ struct PlanRequest {
   bool chooses_saved = false;  ///< how much of its activations each unit saves; else as `strategy` has it
   MemoryRequest memory = {};
   LaneMode lanes = LaneMode::overlapped;
+  SearchEffort effort = SearchEffort::thorough;
 
   std::int64_t stages() const { return strategy.mesh.pipeline; }
   /// What is decided, of any stage.

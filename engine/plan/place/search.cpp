@@ -248,6 +248,7 @@ double CheapestSearch::least_seconds(const MemoryRequest& memory, const Strategy
 std::optional<Placement> CheapestSearch::find_with_less(const MemoryRequest& memory, Shortage& shortage) {
   std::optional<TimedPlacement> best = find_timed(memory, shortage, kAny);
   if (!best) return std::nullopt;
+  if (request_.effort == SearchEffort::first_placement) return std::move(best->placement);
   PlanRequest less = request_;
   less.memory = memory;
   Bytes& device = less.memory.device;
@@ -283,6 +284,7 @@ std::optional<TimedPlacement> CheapestSearch::find_timed(const MemoryRequest& me
     if (!placement) continue;
     ++placed;
     TimedPlacement found = {std::move(*placement), 0};
+    if (request_.effort == SearchEffort::first_placement) return found;
     found.seconds = seconds_of(found.placement.training);
     const auto try_more = [&](PlacementSearch& places) {
       std::optional<TimedPlacement> more =
