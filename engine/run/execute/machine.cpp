@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/arena.h"
@@ -112,9 +113,7 @@ double rate_of(Device& device, const Trials& trials, const ProductShape& shape) 
       shape.flops(), [&] { return seconds_on_device(*stream, [&] { stream->kernels().run(product); }); });
 }
 
-/// Large enough to fill the device, small enough to take some milliseconds.
-ProductShape large_product(const Device& device, const Precision& precision) {
-  const std::int64_t side = device.host_addressable() ? 2048 : 8192;
+ProductShape square_product(std::int64_t side, const Precision& precision) {
   return {.m = side,
           .n = side,
           .k = side,
@@ -124,12 +123,19 @@ ProductShape large_product(const Device& device, const Precision& precision) {
           .rounding = precision.products};
 }
 
+/// Large enough to fill the device, small enough to take some milliseconds.
+std::int64_t large_side(const Device& device) {
+  constexpr unsigned kFewCores = 8;
+  if (!device.host_addressable()) return 8192;
+  return std::thread::hardware_concurrency() > kFewCores ? 2048 : 1024;
+}
+
 double product_rate(Device& device, const Trials& trials, const Precision& precision,
                     std::span<const ProductsOf> models) {
   constexpr std::size_t kOfModels = 3;
-  const ProductShape large = large_product(device, precision);
-  double best = rate_of(device, trials, large);
-  const Bytes most = large.a_bytes() + large.b_bytes() + large.out_bytes();
+  double best = rate_of(device, trials, square_product(large_side(device), precision));
+  const ProductShape largest = square_product(device.host_addressable() ? 2048 : 8192, precision);
+  const Bytes most = largest.a_bytes() + largest.b_bytes() + largest.out_bytes();
   for (const ProductShape& shape : largest_products(models, kOfModels, most))
     best = std::max(best, rate_of(device, trials, shape));
   return best;
