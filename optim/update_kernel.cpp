@@ -49,6 +49,8 @@ struct Arrays {
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
   static constexpr bool kParameter = !std::is_same_v<Precision, float>;  ///< beside the master
   static constexpr bool kRoundedCopy = kParameter && !kSplit;
+  /// Stores of fp16 are never streamed.
+  static constexpr bool kStreams = kRoundedCopy && std::is_same_v<Precision, bfloat16>;
   static constexpr bool kRoundedMoments = kCount > 0 && !std::is_same_v<Stored, float>;
   /// Rounding to bf16 takes fewer instructions if all are numbers, as they are in a run that goes well.
   static constexpr bool kSeldomSpecial =
@@ -226,7 +228,7 @@ HWY_INLINE void update(const Coefficients& s, const At& at) {
   }
 }
 
-/// Fewer elements than two vectors: through a buffer.
+/// At most two vectors of elements: through a buffer.
 template <class Coefficients, UpdateRule rule, class Precision, class Master, class Stored>
 void update_partial(const Coefficients& s, const Arrays<rule, Precision, Master, Stored>& at,
                     std::size_t count) {
@@ -257,8 +259,9 @@ void update_all(const Coefficients& s, const At all, std::int64_t elements) {
     prefetch(all.from(i));
     for (std::int64_t j = 0; j < kPrefetchStep; j += step) update<stores>(s, all.from(i + j));
   }
-  for (; i + step <= elements; i += step) update<stores>(s, all.from(i));
-  if (i < elements) update_partial(s, all.from(i), static_cast<std::size_t>(elements - i));
+  // The end is short, and code for its whole vectors would be as much again as all the rest.
+  for (; i < elements; i += step)
+    update_partial(s, all.from(i), static_cast<std::size_t>(std::min(step, elements - i)));
   if (stores == Stores::streamed) hwy::FlushStream();
 }
 
@@ -281,7 +284,7 @@ void run_typed(const UpdateCoefficients& step, All all, const OptimizerState& st
     all.moments[k] = static_cast<typename All::Moments::value_type>(state.of(moments_of(All::kRule).at(k)));
   }
   all.counter = rounding_key(s.rounding, state.unit) + static_cast<std::uint32_t>(state.first);
-  if constexpr (All::kRoundedCopy) {
+  if constexpr (All::kStreams) {
     if (stream) return update_streamed(s, all, state.elements);
   }
   update_all<Stores::cached>(s, all, state.elements);
