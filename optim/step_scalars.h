@@ -27,17 +27,43 @@ struct SgdCoefficients {
   std::uint32_t rounding;
 };
 
-/// The coefficients of one update rule; its user knows which.
+/// The scalars of one Lion step.
+struct LionCoefficients {
+  float gradient_scale;
+  float keep;  ///< 1 - lr·wd
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float learning_rate;
+  std::uint32_t rounding;
+};
+
+/// The scalars of one step of a rule that divides by the root of squares: RMSprop, with or without momentum,
+/// and Adagrad.
+struct RootCoefficients {
+  float gradient_scale, weight_decay;
+  float keep_squares, add_square;  ///< alpha and 1 - alpha of RMSprop; 1 and 1 of Adagrad
+  float epsilon, momentum, learning_rate;
+  std::uint32_t rounding;
+};
+
+/// The coefficients of one update rule; its user knows which. Rules with the same coefficients and as many
+/// moments have the same formula, and so the same code in every implementation.
 union UpdateCoefficients {
   AdamWCoefficients adamw;
   SgdCoefficients sgd;
+  LionCoefficients lion;
+  RootCoefficients root;
 
   template <UpdateRule rule>
   constexpr const auto& of() const {
     if constexpr (rule == UpdateRule::adamw) {
       return adamw;
-    } else {
+    } else if constexpr (rule == UpdateRule::sgd || rule == UpdateRule::sgd_momentum) {
       return sgd;
+    } else if constexpr (rule == UpdateRule::lion) {
+      return lion;
+    } else {
+      return root;
     }
   }
 };

@@ -40,6 +40,11 @@ Value stored_moment(float value, std::uint32_t random) {
 template <int count>
 using Floats = std::array<float, count>;
 
+/// -1, 0 or 1; 0 for NaN.
+float sign(float value) {
+  return static_cast<float>(value > 0) - static_cast<float>(value < 0);
+}
+
 /// Each gives the new master and changes the rule's moments.
 float moved(const AdamWCoefficients& s, float gradient, float master, Floats<2>& moments) {
   auto& [exp_avg, exp_avg_sq] = moments;
@@ -56,6 +61,29 @@ float moved(const SgdCoefficients& s, float gradient, float master, Floats<0>& /
 float moved(const SgdCoefficients& s, float gradient, float master, Floats<1>& buffer) {
   buffer[0] = s.momentum * buffer[0] + (gradient + s.weight_decay * master);
   return master - s.learning_rate * buffer[0];
+}
+
+float moved(const LionCoefficients& s, float gradient, float master, Floats<1>& exp_avg) {
+  const float direction = s.beta1 * exp_avg[0] + s.one_minus_beta1 * gradient;
+  exp_avg[0] = s.beta2 * exp_avg[0] + s.one_minus_beta2 * gradient;
+  return s.keep * master - s.learning_rate * sign(direction);
+}
+
+/// The gradient with what decays the weights, divided by the root of `squares`, which get its square first.
+float divided(const RootCoefficients& s, float gradient, float master, float& squares) {
+  const float decayed = gradient + s.weight_decay * master;
+  squares = s.keep_squares * squares + s.add_square * (decayed * decayed);
+  return decayed / (std::sqrt(squares) + s.epsilon);
+}
+
+float moved(const RootCoefficients& s, float gradient, float master, Floats<1>& squares) {
+  return master - s.learning_rate * divided(s, gradient, master, squares[0]);
+}
+
+float moved(const RootCoefficients& s, float gradient, float master, Floats<2>& moments) {
+  auto& [buffer, squares] = moments;
+  buffer = s.momentum * buffer + divided(s, gradient, master, squares);
+  return master - s.learning_rate * buffer;
 }
 
 template <UpdateRule rule, typename Precision, typename Master, typename Stored>
@@ -87,20 +115,55 @@ void update_plainly(const UpdateCoefficients& step, const OptimizerState& state)
   }
 }
 
+/// What decoupled weight decay leaves of a parameter.
+float keep(const UpdateStep& step, double learning_rate) {
+  return static_cast<float>(1 - learning_rate * static_cast<float>(step.policy.weight_decay));
+}
+
+/// Of a rate of decay, which is a float.
+float one_minus(double rate) {
+  return static_cast<float>(1 - rate);
+}
+
 /// `rate`, as the policy has it.
 AdamWCoefficients adamw_coefficients(const UpdateStep& step, float rate, std::uint32_t rounding) {
   const RuleSettings& settings = step.policy.settings;
   const double beta1 = settings.beta1, beta2 = settings.beta2, learning_rate = rate;
   const auto count = static_cast<double>(step.step);
   return {.gradient_scale = step.gradient_scale,
-          .keep = static_cast<float>(1 - learning_rate * static_cast<float>(step.policy.weight_decay)),
+          .keep = keep(step, learning_rate),
           .beta1 = settings.beta1,
-          .one_minus_beta1 = static_cast<float>(1 - beta1),
+          .one_minus_beta1 = one_minus(beta1),
           .beta2 = settings.beta2,
-          .one_minus_beta2 = static_cast<float>(1 - beta2),
+          .one_minus_beta2 = one_minus(beta2),
           .inverse_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, count))),
           .epsilon = settings.epsilon,
           .step_size = static_cast<float>(learning_rate / (1 - std::pow(beta1, count))),
+          .rounding = rounding};
+}
+
+LionCoefficients lion_coefficients(const UpdateStep& step, float rate, std::uint32_t rounding) {
+  const RuleSettings& settings = step.policy.settings;
+  return {.gradient_scale = step.gradient_scale,
+          .keep = keep(step, rate),
+          .beta1 = settings.beta1,
+          .one_minus_beta1 = one_minus(settings.beta1),
+          .beta2 = settings.beta2,
+          .one_minus_beta2 = one_minus(settings.beta2),
+          .learning_rate = rate,
+          .rounding = rounding};
+}
+
+RootCoefficients root_coefficients(const UpdateStep& step, float rate, std::uint32_t rounding) {
+  const RuleSettings& settings = step.policy.settings;
+  const bool sums = step.policy.rule == UpdateRule::adagrad;
+  return {.gradient_scale = step.gradient_scale,
+          .weight_decay = static_cast<float>(step.policy.weight_decay),
+          .keep_squares = sums ? 1 : settings.alpha,
+          .add_square = sums ? 1 : one_minus(settings.alpha),
+          .epsilon = settings.epsilon,
+          .momentum = settings.momentum,
+          .learning_rate = rate,
           .rounding = rounding};
 }
 
@@ -122,6 +185,12 @@ UpdateCoefficients coefficients(const UpdateStep& step) {
                       .momentum = policy.settings.momentum,
                       .learning_rate = rate,
                       .rounding = rounding}};
+    case UpdateRule::lion:
+      return {.lion = lion_coefficients(step, rate, rounding)};
+    case UpdateRule::rmsprop:
+    case UpdateRule::rmsprop_momentum:
+    case UpdateRule::adagrad:
+      return {.root = root_coefficients(step, rate, rounding)};
   }
   return {};
 }

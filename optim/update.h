@@ -1,8 +1,7 @@
-// Updates of parameters on the CPU, by AdamW (Loshchilov & Hutter 2019) and SGD with torch.optim's formulas.
-// One pass over memory unscales, clips, updates and casts to the compute dtype. With 16-bit gradients and
-// parameters AdamW moves 18 to 28 bytes per parameter, by the state's format. Runs on the TBB arena it is
-// called in. The result of an element depends only on that element, so any split over threads gives the same
-// bits.
+// Updates of parameters on the CPU, by the formulas of update_rule.h. One pass over memory unscales, clips,
+// updates and casts to the compute dtype. With 16-bit gradients and parameters AdamW moves 18 to 28 bytes per
+// parameter, by the state's format. Runs on the TBB arena it is called in. The result of an element depends
+// only on that element, so any split over threads gives the same bits.
 #pragma once
 
 #include <cstdint>

@@ -40,12 +40,11 @@ constexpr std::int64_t kPrefetchDistance = 512;
 /// since a prefetch of a line that was asked for takes a load's place all the same.
 constexpr std::int64_t kPrefetchStep = 32;
 
-/// Pointers to the first element of a stretch, and what names its random bits. `Stored` is what the rule's
+/// Pointers to the first element of a stretch, and what names its random bits. `Stored` is what the `count`
 /// moments are stored as.
-template <UpdateRule rule, class Precision, class Master, class Stored>
+template <int count, class Precision, class Master, class Stored>
 struct Arrays {
-  static constexpr UpdateRule kRule = rule;
-  static constexpr int kCount = moments_of(rule).count();
+  static constexpr int kCount = count;
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
   static constexpr bool kParameter = !std::is_same_v<Precision, float>;  ///< beside the master
   static constexpr bool kRoundedCopy = kParameter && !kSplit;
@@ -102,7 +101,7 @@ struct Updated {
   MomentVectors<count> moments;
 };
 
-/// The rules, as optim/update.h has them.
+/// The rules, as optim/update_rule.h has them.
 HWY_INLINE Updated<2> updated(const AdamWCoefficients& s, hn::Vec<Floats> gradient, const Updated<2>& from) {
   const Floats d;
   const auto g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
@@ -117,9 +116,9 @@ HWY_INLINE Updated<2> updated(const AdamWCoefficients& s, hn::Vec<Floats> gradie
   return {p, {m, v}};
 }
 
-/// The gradient with what decays the weights.
-HWY_INLINE hn::Vec<Floats> decayed(const SgdCoefficients& s, hn::Vec<Floats> gradient,
-                                   hn::Vec<Floats> master) {
+/// The gradient with what decays the weights, for SgdCoefficients and RootCoefficients.
+template <class Coefficients>
+HWY_INLINE hn::Vec<Floats> decayed(const Coefficients& s, hn::Vec<Floats> gradient, hn::Vec<Floats> master) {
   const Floats d;
   return hn::Add(hn::Mul(gradient, hn::Set(d, s.gradient_scale)),
                  hn::Mul(hn::Set(d, s.weight_decay), master));
@@ -136,6 +135,50 @@ HWY_INLINE Updated<1> updated(const SgdCoefficients& s, hn::Vec<Floats> gradient
   const auto buffer =
       hn::Add(hn::Mul(hn::Set(d, s.momentum), from.moments[0]), decayed(s, gradient, from.master));
   return {hn::Sub(from.master, hn::Mul(hn::Set(d, s.learning_rate), buffer)), {buffer}};
+}
+
+/// -1, 0 or 1 in each lane; 0 for NaN.
+HWY_INLINE hn::Vec<Floats> signs(hn::Vec<Floats> value) {
+  const Floats d;
+  const auto zero = hn::Zero(d), one = hn::Set(d, 1.0F);
+  return hn::Sub(hn::IfThenElseZero(hn::Gt(value, zero), one), hn::IfThenElseZero(hn::Lt(value, zero), one));
+}
+
+HWY_INLINE Updated<1> updated(const LionCoefficients& s, hn::Vec<Floats> gradient, const Updated<1>& from) {
+  const Floats d;
+  const auto g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
+  const auto direction =
+      hn::Add(hn::Mul(hn::Set(d, s.beta1), from.moments[0]), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
+  const auto m =
+      hn::Add(hn::Mul(hn::Set(d, s.beta2), from.moments[0]), hn::Mul(hn::Set(d, s.one_minus_beta2), g));
+  const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), from.master),
+                         hn::Mul(hn::Set(d, s.learning_rate), signs(direction)));
+  return {p, {m}};
+}
+
+/// The decayed gradient, divided by the root of `squares`, which get its square first.
+HWY_INLINE hn::Vec<Floats> divided(const RootCoefficients& s, hn::Vec<Floats> gradient,
+                                   hn::Vec<Floats> master, hn::Vec<Floats>& squares) {
+  const Floats d;
+  const auto g = decayed(s, gradient, master);
+  squares =
+      hn::Add(hn::Mul(hn::Set(d, s.keep_squares), squares), hn::Mul(hn::Set(d, s.add_square), hn::Mul(g, g)));
+  return hn::Div(g, hn::Add(hn::Sqrt(squares), hn::Set(d, s.epsilon)));
+}
+
+HWY_INLINE Updated<1> updated(const RootCoefficients& s, hn::Vec<Floats> gradient, const Updated<1>& from) {
+  const Floats d;
+  auto squares = from.moments[0];
+  const auto change = divided(s, gradient, from.master, squares);
+  return {hn::Sub(from.master, hn::Mul(hn::Set(d, s.learning_rate), change)), {squares}};
+}
+
+HWY_INLINE Updated<2> updated(const RootCoefficients& s, hn::Vec<Floats> gradient, const Updated<2>& from) {
+  const Floats d;
+  auto squares = from.moments[1];
+  const auto change = divided(s, gradient, from.master, squares);
+  const auto buffer = hn::Add(hn::Mul(hn::Set(d, s.momentum), from.moments[0]), change);
+  return {hn::Sub(from.master, hn::Mul(hn::Set(d, s.learning_rate), buffer)), {buffer, squares}};
 }
 
 template <class At>
@@ -229,10 +272,10 @@ HWY_INLINE void update(const Coefficients& s, const At& at) {
 }
 
 /// At most two vectors of elements: through a buffer.
-template <class Coefficients, UpdateRule rule, class Precision, class Master, class Stored>
-void update_partial(const Coefficients& s, const Arrays<rule, Precision, Master, Stored>& at,
+template <class Coefficients, int moment_count, class Precision, class Master, class Stored>
+void update_partial(const Coefficients& s, const Arrays<moment_count, Precision, Master, Stored>& at,
                     std::size_t count) {
-  using At = Arrays<rule, Precision, Master, Stored>;
+  using At = Arrays<moment_count, Precision, Master, Stored>;
   constexpr std::size_t kLanes = 2 * hn::MaxLanes(Floats());
   HWY_ALIGN Master master[kLanes] = {};
   HWY_ALIGN Stored moments[std::max(At::kCount, 1)][kLanes] = {};
@@ -277,12 +320,11 @@ void update_streamed(const Coefficients& s, const At& all, std::int64_t elements
   update_all<Stores::streamed>(s, all.from(head), elements - head);
 }
 
-template <class All>
-void run_typed(const UpdateCoefficients& step, All all, const OptimizerState& state, bool stream) {
-  const auto& s = step.of<All::kRule>();
-  for (int k = 0; k < All::kCount; ++k) {
-    all.moments[k] = static_cast<typename All::Moments::value_type>(state.of(moments_of(All::kRule).at(k)));
-  }
+template <class Coefficients, class All>
+void run_typed(const Coefficients& s, All all, const OptimizerState& state, bool stream) {
+  const strata::Moments kept = moments_of(state.rule);
+  for (int k = 0; k < All::kCount; ++k)
+    all.moments[k] = static_cast<typename All::Moments::value_type>(state.of(kept.at(k)));
   all.counter = rounding_key(s.rounding, state.unit) + static_cast<std::uint32_t>(state.first);
   if constexpr (All::kStreams) {
     if (stream) return update_streamed(s, all, state.elements);
@@ -294,15 +336,16 @@ void run(const UpdateCoefficients& step, const OptimizerState& state, bool strea
   with_rule(state.rule, [&]<UpdateRule rule>(RuleConstant<rule>) {
     with_state_types(state.precision, state.format,
                      [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) HWY_ATTR {
+                       constexpr int kCount = moments_of(rule).count();
                        // If there are none, one type stands for both.
-                       using Stored = std::conditional_t<moments_of(rule).count() == 0, float, Moment>;
-                       const Arrays<rule, Precision, Master, Stored> all = {
+                       using Stored = std::conditional_t<kCount == 0, float, Moment>;
+                       const Arrays<kCount, Precision, Master, Stored> all = {
                            .master = static_cast<Master*>(state.master),
                            .moments = {},
                            .gradient = static_cast<const Precision*>(state.gradient),
                            .parameter = static_cast<Precision*>(state.parameter),
                            .counter = 0};
-                       run_typed(step, all, state, stream);
+                       run_typed(step.of<rule>(), all, state, stream);
                      });
   });
 }

@@ -8,7 +8,7 @@ namespace strata {
 
 /// What rules are set to, besides rate and decay. Each rule reads its own.
 struct RuleSettings {
-  float beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, momentum = 0;
+  float beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, alpha = 0.99F, momentum = 0;
   friend bool operator==(const RuleSettings&, const RuleSettings&) = default;
 };
 

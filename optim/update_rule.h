@@ -15,14 +15,16 @@
 namespace strata {
 
 /// An array with the parameters' shape, under PyTorch's name for it.
-enum class Moment : std::uint8_t { exp_avg, exp_avg_sq, momentum_buffer };
-inline constexpr std::array kMoments = {Moment::exp_avg, Moment::exp_avg_sq, Moment::momentum_buffer};
+enum class Moment : std::uint8_t { exp_avg, exp_avg_sq, momentum_buffer, square_avg, sum };
+inline constexpr std::array kMoments = {Moment::exp_avg, Moment::exp_avg_sq, Moment::momentum_buffer,
+                                        Moment::square_avg, Moment::sum};
 constexpr const auto& values_of(Moment) {
   return kMoments;
 }
 
 constexpr std::string_view name_of(Moment moment) {
-  constexpr EnumArray<Moment, std::string_view> kNames = {"exp_avg", "exp_avg_sq", "momentum_buffer"};
+  constexpr EnumArray<Moment, std::string_view> kNames = {"exp_avg", "exp_avg_sq", "momentum_buffer",
+                                                          "square_avg", "sum"};
   return kNames[moment];
 }
 
@@ -67,7 +69,7 @@ class Moments {
 };
 
 /// theta: parameter, g: gradient, lr: learning rate, wd: weight decay, t: updates so far, from 1. Moments
-/// begin as zeros. SGD without momentum is a rule of its own: it keeps nothing.
+/// begin as zeros. A rule without momentum is a rule of its own: it keeps one moment less.
 enum class UpdateRule : std::uint8_t {
   /// theta -= lr·wd·theta; m = b1·m + (1-b1)·g; v = b2·v + (1-b2)·g²;
   /// theta -= lr/(1-b1^t) · m / (sqrt(v/(1-b2^t)) + eps)   (Loshchilov & Hutter 2019, torch.optim.AdamW)
@@ -75,15 +77,28 @@ enum class UpdateRule : std::uint8_t {
   /// theta -= lr · (g + wd·theta)   (torch.optim.SGD)
   sgd,
   /// b = momentum·b + (g + wd·theta); theta -= lr·b   (torch.optim.SGD, whose first b is what is added)
-  sgd_momentum
+  sgd_momentum,
+  /// theta -= lr·wd·theta; theta -= lr · sign(b1·m + (1-b1)·g); m = b2·m + (1-b2)·g   (Chen et al. 2023).
+  /// The sign of 0 and of NaN is 0, as torch.sign has it.
+  lion,
+  /// h = g + wd·theta; v = alpha·v + (1-alpha)·h²; theta -= lr · h / (sqrt(v) + eps)   (torch.optim.RMSprop)
+  rmsprop,
+  /// h and v as in rmsprop; b = momentum·b + h / (sqrt(v) + eps); theta -= lr·b   (torch.optim.RMSprop)
+  rmsprop_momentum,
+  /// h = g + wd·theta; s = s + h²; theta -= lr · h / (sqrt(s) + eps)   (torch.optim.Adagrad)
+  adagrad
 };
-inline constexpr std::array kUpdateRules = {UpdateRule::adamw, UpdateRule::sgd, UpdateRule::sgd_momentum};
+inline constexpr std::array kUpdateRules = {UpdateRule::adamw,        UpdateRule::sgd,
+                                            UpdateRule::sgd_momentum, UpdateRule::lion,
+                                            UpdateRule::rmsprop,      UpdateRule::rmsprop_momentum,
+                                            UpdateRule::adagrad};
 constexpr const auto& values_of(UpdateRule) {
   return kUpdateRules;
 }
 
 constexpr std::string_view name_of(UpdateRule rule) {
-  constexpr EnumArray<UpdateRule, std::string_view> kNames = {"adamw", "sgd", "sgd_momentum"};
+  constexpr EnumArray<UpdateRule, std::string_view> kNames = {
+      "adamw", "sgd", "sgd_momentum", "lion", "rmsprop", "rmsprop_momentum", "adagrad"};
   return kNames[rule];
 }
 
@@ -95,6 +110,14 @@ constexpr Moments moments_of(UpdateRule rule) {
       return Moments();  // nvcc 13.0 makes a list of one moment of {}
     case UpdateRule::sgd_momentum:
       return {Moment::momentum_buffer};
+    case UpdateRule::lion:
+      return {Moment::exp_avg};
+    case UpdateRule::rmsprop:
+      return {Moment::square_avg};
+    case UpdateRule::rmsprop_momentum:
+      return {Moment::momentum_buffer, Moment::square_avg};
+    case UpdateRule::adagrad:
+      return {Moment::sum};
   }
   return Moments();
 }
@@ -105,9 +128,22 @@ using RuleConstant = std::integral_constant<UpdateRule, rule>;
 /// body(RuleConstant<rule>()); returns what it returns.
 template <typename Body>
 decltype(auto) with_rule(UpdateRule rule, const Body& body) {
-  if (rule == UpdateRule::sgd) return body(RuleConstant<UpdateRule::sgd>());
-  if (rule == UpdateRule::sgd_momentum) return body(RuleConstant<UpdateRule::sgd_momentum>());
-  return body(RuleConstant<UpdateRule::adamw>());
+  switch (rule) {
+    case UpdateRule::sgd:
+      return body(RuleConstant<UpdateRule::sgd>());
+    case UpdateRule::sgd_momentum:
+      return body(RuleConstant<UpdateRule::sgd_momentum>());
+    case UpdateRule::lion:
+      return body(RuleConstant<UpdateRule::lion>());
+    case UpdateRule::rmsprop:
+      return body(RuleConstant<UpdateRule::rmsprop>());
+    case UpdateRule::rmsprop_momentum:
+      return body(RuleConstant<UpdateRule::rmsprop_momentum>());
+    case UpdateRule::adagrad:
+      return body(RuleConstant<UpdateRule::adagrad>());
+    default:
+      return body(RuleConstant<UpdateRule::adamw>());
+  }
 }
 
 }  // namespace strata

@@ -113,10 +113,10 @@ struct Words<ScheduleKind> {
   static constexpr std::array<std::string_view, 3> list = {"constant", "linear", "cosine"};
 };
 
-enum class OptimizerType : std::uint8_t { adamw, sgd };
+enum class OptimizerType : std::uint8_t { adamw, lion, rmsprop, adagrad, sgd };
 template <>
 struct Words<OptimizerType> {
-  static constexpr std::array<std::string_view, 2> list = {"adamw", "sgd"};
+  static constexpr std::array<std::string_view, 5> list = {"adamw", "lion", "rmsprop", "adagrad", "sgd"};
 };
 
 enum class Decay : std::uint8_t { matrices, all };

@@ -100,6 +100,11 @@ std::string dumped_sections(const std::vector<Section>& sections, const std::vec
   return text;
 }
 
+/// Of a key without a value in a dump.
+std::string not_given(const Key& key) {
+  return fmt::format("({})", key.default_words.empty() ? "not given" : key.default_words);
+}
+
 /// What all models have in common, with the run's own folders and file.
 RunConfig common_config(const RunModels& run, const std::set<std::string>& differing) {
   RunConfig config = run.models.front().config;
@@ -159,7 +164,7 @@ std::string dump(const RunConfig& config) {
                                       const bool is_open = std::ranges::find(open, key.path) != open.end();
                                       return is_open ? std::string() : key.get(config);
                                     },
-                                    [](const Key&) { return "(not given)"; });
+                                    not_given);
 }
 
 std::string dump(const RunModels& run) {
@@ -179,7 +184,7 @@ std::string dump(const RunModels& run) {
              config_sections(), config_keys(),
              [&](const Key& key) { return differing.contains(key.path) ? "" : key.get(common); },
              [&](const Key& key) {
-               return differing.contains(key.path) ? "(each model's own)" : "(not given)";
+               return differing.contains(key.path) ? std::string("(each model's own)") : not_given(key);
              }) +
          dumped_sections(
              run_sections(), run_keys(), [&](const RunKey& key) { return key.get(sections); },

@@ -133,12 +133,13 @@ std::span<const ForeignKey> foreign_keys() {
       // The optimizer.
       {"learning_rate base_lr max_lr peak_lr init_lr", "optimizer.lr", ""},
       {"weight_decay wd", "optimizer.weight_decay", "0.1 if left out, and for matrices alone"},
-      {"adam_beta1 adam_beta2 beta1 beta2", "optimizer.betas", "both as a list; [0.9, 0.95] if left out"},
+      {"adam_beta1 adam_beta2 beta1 beta2", "optimizer.betas",
+       "both as a list; [0.9, 0.95] if left out, and [0.9, 0.99] for lion"},
       {"adam_epsilon adam_eps eps", "optimizer.epsilon", ""},
       {"max_grad_norm gradient_clipping grad_clip clip_grad clip_grad_norm gradient_clip_val max_norm "
        "grad_norm_clip",
        "optimizer.clip_norm", "1 if left out, and 0 for none"},
-      {"optim optimizer_type optimizer_name", "optimizer.type", "adamw or sgd"},
+      {"optim optimizer_type optimizer_name", "optimizer.type", "adamw, lion, rmsprop, adagrad or sgd"},
       {"optimizer.params", "optimizer",
        "its keys lr, betas, epsilon and weight_decay stand there themselves"},
       {"lr_scheduler lr_scheduler_type scheduler lr_decay_style decay_type lr_schedule",
@@ -251,9 +252,17 @@ std::span<const ForeignValue> foreign_values() {
        "adamw_8bit paged_adamw_8bit adamw_bnb_8bit adam8bit adamw8bit adamw_torch_8bit adamw_torch_4bit "
        "adamw_4bit",
        "write adamw, with optimizer.moments: bf16 and optimizer.master: split for 16 bits each"},
+      {"optimizer.type", "lion_32bit paged_lion_32bit fused_lion fusedlion cpu_lion deepspeedcpulion",
+       "write lion"},
+      {"optimizer.type", "lion_8bit paged_lion_8bit",
+       "write lion, with optimizer.moments: bf16 and optimizer.master: split for 16 bits each"},
+      {"optimizer.type", "rmsprop_bnb rmsprop_bnb_32bit", "write rmsprop"},
+      {"optimizer.type", "rmsprop_bnb_8bit",
+       "write rmsprop, with optimizer.moments: bf16 and optimizer.master: split for 16 bits each"},
+      {"optimizer.type", "cpu_adagrad deepspeedcpuadagrad", "write adagrad"},
       {"optimizer.type",
-       "muon lion lion_8bit paged_lion_8bit adafactor adagrad lamb lars sophia schedule_free_adamw "
-       "galore_adamw apollo_adamw shampoo soap came_pytorch ademamix rmsprop adalomo lomo",
+       "muon adafactor lamb lars sophia schedule_free_adamw galore_adamw apollo_adamw shampoo soap "
+       "came_pytorch ademamix adalomo lomo",
        "Strata has no other optimizer"},
       {"optimizer.schedule.type", "constant_with_warmup warmuplr",
        "write constant, with optimizer.schedule.warmup"},

@@ -21,9 +21,10 @@ struct TensorGroup {
 struct OptimizerSection {
   OptimizerType type = OptimizerType::adamw;
   double learning_rate = 3e-4;
-  std::array<double, 2> betas = {0.9, 0.95};
-  double epsilon = 1e-8;
-  double momentum = 0;  ///< of sgd
+  std::optional<std::array<double, 2>> betas = {};  ///< of adamw and lion; read them by betas_of()
+  std::optional<double> epsilon = {};               ///< read it by epsilon_of()
+  double alpha = 0.99;                              ///< of rmsprop
+  double momentum = 0;                              ///< of sgd and rmsprop
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
   std::vector<TensorGroup> groups;  ///< a later one overrides those before it
@@ -36,5 +37,16 @@ struct OptimizerSection {
   std::int64_t asked_warmup = 0;  ///< of a warm-up that was cut (engine/config/run_length.h). No key sets it.
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
+
+/// The section's betas, or the type's.
+constexpr std::array<double, 2> betas_of(const OptimizerSection& optimizer) {
+  const bool is_lion = optimizer.type == OptimizerType::lion;
+  return optimizer.betas.value_or(is_lion ? std::array{0.9, 0.99} : std::array{0.9, 0.95});
+}
+
+/// The section's epsilon, or the type's.
+constexpr double epsilon_of(const OptimizerSection& optimizer) {
+  return optimizer.epsilon.value_or(optimizer.type == OptimizerType::adagrad ? 1e-10 : 1e-8);
+}
 
 }  // namespace strata

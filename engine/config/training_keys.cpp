@@ -429,39 +429,57 @@ void add_adapter(std::vector<Key>& keys) {
 void add_optimizer(std::vector<Key>& keys) {
   using S = OptimizerSection;
   SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
+  using enum OptimizerType;
   /// Says where a key belongs that the run's type does not have, if it is not what it is when left out.
-  const auto of = [](OptimizerType type, auto S::*field) {
-    return [type, field](const RunConfig& c) -> std::string {
-      if (c.optimizer.type == type || c.optimizer.*field == S().*field) return "";
-      return fmt::format("belongs to optimizer.type {}, and this run has {}", word_of(type),
+  const auto of = [](const std::vector<OptimizerType>& types, auto S::*field) {
+    return [types, field](const RunConfig& c) -> std::string {
+      if (std::ranges::find(types, c.optimizer.type) != types.end() || c.optimizer.*field == S().*field)
+        return "";
+      std::vector<std::string_view> words;
+      words.reserve(types.size());
+      for (const OptimizerType type : types) words.push_back(word_of(type));
+      return fmt::format("belongs to optimizer.type {}, and this run has {}", fmt::join(words, " or "),
                          word_of(c.optimizer.type));
     };
   };
   section.add<Word<OptimizerType>>(
       "type", &S::type, "",
-      "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. sgd: stochastic gradient descent, as "
-      "torch.optim.SGD. With momentum it keeps one array of optimizer state, without it none.");
+      "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. lion: steps of the learning rate "
+      "against the sign of a mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, "
+      "not centered and without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. "
+      "adamw keeps two arrays of optimizer state; lion, rmsprop and adagrad keep one; sgd keeps none. "
+      "optimizer.momentum adds one.");
   section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
-  require(section.add<NumberPair>(
-              "betas", &S::betas, "", "Of adamw: decay rates of the mean of gradients and of their squares.",
-              [](const std::array<double, 2>& betas) -> std::string {
-                return std::ranges::all_of(betas, [](double b) { return b >= 0 && b < 1; })
-                           ? ""
-                           : "both must be at least 0 and less than 1";
-              }),
-          {"optimizer.type"}, of(OptimizerType::adamw, &S::betas));
-  require(section.add<Number>("epsilon", &S::epsilon, "", "Of adamw: added to the root of the mean square.",
-                              positive),
-          {"optimizer.type"}, of(OptimizerType::adamw, &S::epsilon));
-  require(section.add<Number>("momentum", &S::momentum, "",
-                              "Of sgd: the factor on the momentum buffer in each step, before the gradient "
-                              "is added. 0: there is no buffer, and no optimizer state.",
+  Key& betas = section.add<NumberPair>(
+      "betas", &S::betas, "",
+      "Of adamw: decay rates of the mean of gradients and of their squares. Of lion: the weight of the mean "
+      "of gradients in a step's direction, and the decay rate of that mean.",
+      [](const std::optional<std::array<double, 2>>& betas) -> std::string {
+        const auto is_rate = [](double b) { return b >= 0 && b < 1; };
+        return !betas || std::ranges::all_of(*betas, is_rate) ? ""
+                                                              : "both must be at least 0 and less than 1";
+      });
+  betas.default_words = "default [0.9, 0.95], of lion [0.9, 0.99]";
+  require(betas, {"optimizer.type"}, of({adamw, lion}, &S::betas));
+  Key& epsilon = section.add<Number>(
+      "epsilon", &S::epsilon, "", "Of adamw, rmsprop and adagrad: added to the root of the squares.",
+      [](const std::optional<double>& epsilon) { return positive(epsilon.value_or(1)); });
+  epsilon.default_words = "default 1e-08, of adagrad 1e-10";
+  require(epsilon, {"optimizer.type"}, of({adamw, rmsprop, adagrad}, &S::epsilon));
+  require(section.add<Number>("alpha", &S::alpha, "",
+                              "Of rmsprop: the decay rate of the mean of the gradients' squares.",
                               proper_fraction),
-          {"optimizer.type"}, of(OptimizerType::sgd, &S::momentum));
-  section.add<Number>(
-      "weight_decay", &S::weight_decay, "",
-      "Decay per step, times the learning rate. sgd adds it to the gradient, so momentum includes it.",
-      not_below_zero);
+          {"optimizer.type"}, of({rmsprop}, &S::alpha));
+  require(section.add<Number>("momentum", &S::momentum, "",
+                              "Of sgd and rmsprop: the factor on the momentum buffer in each step, before "
+                              "the gradient is added. rmsprop divides the gradient by the root first. 0: "
+                              "there is no buffer.",
+                              proper_fraction),
+          {"optimizer.type"}, of({sgd, rmsprop}, &S::momentum));
+  section.add<Number>("weight_decay", &S::weight_decay, "",
+                      "Decay per step, times the learning rate. adamw and lion shrink the weights by it. "
+                      "sgd, rmsprop and adagrad add it to the gradient, so squares and momentum include it.",
+                      not_below_zero);
   section.add<Word<Decay>>(
       "decay", &S::decay, "",
       "Which tensors weight_decay applies to: matrices only (not norms and biases), or all.");
@@ -496,7 +514,7 @@ void add_optimizer(std::vector<Key>& keys) {
                                       "random by train.seed, so that the mean is right. That is 2 bytes per "
                                       "parameter less for each. Results are near those of fp32, not equal."),
       {"optimizer.type", "optimizer.momentum"}, [](const RunConfig& c) -> std::string {
-        const bool keeps_any = c.optimizer.type == OptimizerType::adamw || c.optimizer.momentum > 0;
+        const bool keeps_any = c.optimizer.type != sgd || c.optimizer.momentum > 0;
         return keeps_any || c.optimizer.moments == S().moments
                    ? ""
                    : "sgd without optimizer.momentum keeps no moments; leave it out, or give a momentum";

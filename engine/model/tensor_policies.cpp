@@ -11,8 +11,20 @@ namespace strata {
 namespace {
 
 UpdateRule rule_of(const OptimizerSection& optimizer) {
-  if (optimizer.type == OptimizerType::adamw) return UpdateRule::adamw;
-  return optimizer.momentum > 0 ? UpdateRule::sgd_momentum : UpdateRule::sgd;
+  const bool has_momentum = optimizer.momentum > 0;
+  switch (optimizer.type) {
+    case OptimizerType::adamw:
+      return UpdateRule::adamw;
+    case OptimizerType::lion:
+      return UpdateRule::lion;
+    case OptimizerType::rmsprop:
+      return has_momentum ? UpdateRule::rmsprop_momentum : UpdateRule::rmsprop;
+    case OptimizerType::adagrad:
+      return UpdateRule::adagrad;
+    case OptimizerType::sgd:
+      return has_momentum ? UpdateRule::sgd_momentum : UpdateRule::sgd;
+  }
+  return UpdateRule::adamw;
 }
 
 }  // namespace
@@ -25,16 +37,26 @@ std::string_view run_file_words(UpdateRule rule) {
       return "optimizer.type sgd without momentum";
     case UpdateRule::sgd_momentum:
       return "optimizer.type sgd with momentum";
+    case UpdateRule::lion:
+      return "optimizer.type lion";
+    case UpdateRule::rmsprop:
+      return "optimizer.type rmsprop without momentum";
+    case UpdateRule::rmsprop_momentum:
+      return "optimizer.type rmsprop with momentum";
+    case UpdateRule::adagrad:
+      return "optimizer.type adagrad";
   }
   return "";
 }
 
 TensorPolicies::TensorPolicies(const OptimizerSection& optimizer) {
+  const auto [beta1, beta2] = betas_of(optimizer);
   const UpdatePolicy of_matrices = {.rule = rule_of(optimizer),
                                     .weight_decay = optimizer.weight_decay,
-                                    .settings = {.beta1 = static_cast<float>(optimizer.betas[0]),
-                                                 .beta2 = static_cast<float>(optimizer.betas[1]),
-                                                 .epsilon = static_cast<float>(optimizer.epsilon),
+                                    .settings = {.beta1 = static_cast<float>(beta1),
+                                                 .beta2 = static_cast<float>(beta2),
+                                                 .epsilon = static_cast<float>(epsilon_of(optimizer)),
+                                                 .alpha = static_cast<float>(optimizer.alpha),
                                                  .momentum = static_cast<float>(optimizer.momentum)}};
   policies_ = {of_matrices, of_matrices};
   if (optimizer.decay == Decay::matrices) policies_[1].weight_decay = 0;

@@ -189,8 +189,8 @@ TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
   other["precision"] = "fp4";
   refused(with_checksum(other), {"precision is \"fp4\""});
   other = manifest;
-  other["update_rule"] = "lion";
-  refused(with_checksum(other), {"update_rule is \"lion\""});
+  other["update_rule"] = "muon";
+  refused(with_checksum(other), {"update_rule is \"muon\""});
   manifest["files"]["../../elsewhere"] = {{"bytes", 1}, {"xxh3", ""}};
   refused(with_checksum(manifest), {"../../elsewhere is not a file of this folder"});
   refused("{\"files\": " + std::string(100'000, '['),

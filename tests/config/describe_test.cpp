@@ -73,6 +73,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.lr", "0.1"},
     {"optimizer.betas", "[0.3333333333333333, 1e-300]"},
     {"optimizer.epsilon", "1.2345678901234567e-8"},
+    {"optimizer.alpha", "0.95"},
     {"optimizer.weight_decay", "0"},
     {"optimizer.decay", "all"},
     {"optimizer.groups",
@@ -140,7 +141,9 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
-  const std::string optimizer = path == "optimizer.momentum" ? "optimizer: {type: sgd}\n" : "";
+  const std::string optimizer = path == "optimizer.momentum" ? "optimizer: {type: sgd}\n"
+                                : path == "optimizer.alpha"  ? "optimizer: {type: rmsprop}\n"
+                                                             : "";
   const std::string adapter = path.starts_with("adapter.") ? "adapter: {type: lora}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
   const std::string trace =
@@ -171,8 +174,8 @@ TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
     // optimizer.betas, with train.freeze, and with train.precision fp16, which train.loss_scale needs.
     if (path != "train.epochs" && path != "model.path" && path != "data.sources" && path != "data.fields" &&
         !path.starts_with("adapter.") && path != "optimizer.type" && path != "optimizer.momentum" &&
-        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype" &&
-        path != "memory.trained_as" && path != "memory.frozen_as")
+        path != "optimizer.alpha" && path != "plan.order" && path != "optimizer.master" &&
+        path != "parallel.reduce_dtype" && path != "memory.trained_as" && path != "memory.frozen_as")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -244,8 +247,9 @@ adapter:
 optimizer:
   type: adamw
   lr: 0.0003
-  betas: [0.9, 0.95]
-  epsilon: 1e-08
+  # betas: (default [0.9, 0.95], of lion [0.9, 0.99])
+  # epsilon: (default 1e-08, of adagrad 1e-10)
+  alpha: 0.99
   momentum: 0
   weight_decay: 0.1
   decay: matrices

@@ -15,6 +15,7 @@
 #include "engine/config/choices.h"
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
+#include "engine/config/optimizer_section.h"
 #include "engine/config/run_config.h"
 #include "engine/config/run_length.h"
 #include "engine/config/run_models.h"
@@ -29,6 +30,7 @@ using test::refusal;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Optional;
 using ::testing::StartsWith;
 
 TEST(LoadRunConfig, ReadsTheRunFileOfTheDocumentation) {
@@ -59,7 +61,7 @@ report: {metrics: out/metrics.jsonl}
   EXPECT_EQ(config.train.recompute, Recompute::none);
   EXPECT_EQ(config.microbatches(), 8);
   EXPECT_EQ(config.optimizer.learning_rate, 3e-3);
-  EXPECT_THAT(config.optimizer.betas, ElementsAre(0.8, 0.99));
+  EXPECT_THAT(config.optimizer.betas, Optional(ElementsAre(0.8, 0.99)));
   EXPECT_EQ(config.optimizer.decay, Decay::all);
   EXPECT_EQ(config.optimizer.schedule, ScheduleKind::cosine);
   EXPECT_EQ(config.optimizer.warmup, 20);
@@ -453,17 +455,31 @@ TEST(Adapter, RefusesWhatGoesWithoutOneOrBesideOne) {
               HasSubstr("adapter.type: with adapters all but them is frozen; take train.freeze out"));
 }
 
-TEST(OptimizerType, RefusesKeysOfTheOther) {
+TEST(OptimizerType, RefusesKeysOfOthers) {
   const RunConfig sgd = parse_run_config(kMinimal + "optimizer: {type: sgd, momentum: 0.9}\n", "run.yaml");
   EXPECT_EQ(sgd.optimizer.type, OptimizerType::sgd);
   EXPECT_EQ(sgd.optimizer.momentum, 0.9);
   EXPECT_THAT(refusal(kMinimal + "optimizer: {momentum: 0.9}\n"),
-              HasSubstr("run.yaml:3:13: optimizer.momentum: belongs to optimizer.type sgd, and this run has "
-                        "adamw"));
+              HasSubstr("run.yaml:3:13: optimizer.momentum: belongs to optimizer.type sgd or rmsprop, and "
+                        "this run has adamw"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, betas: [0.8, 0.9]}\n"),
-              HasSubstr("optimizer.betas: belongs to optimizer.type adamw, and this run has sgd"));
+              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or lion, and this run has sgd"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
-              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw"));
+              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or rmsprop or adagrad, and this "
+                        "run has sgd"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion, epsilon: 1e-8}\n"),
+              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or rmsprop or adagrad, and this "
+                        "run has lion"));
+  EXPECT_THAT(
+      refusal(kMinimal + "optimizer: {type: rmsprop, betas: [0.8, 0.9]}\n"),
+      HasSubstr("optimizer.betas: belongs to optimizer.type adamw or lion, and this run has rmsprop"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adagrad, alpha: 0.9}\n"),
+              HasSubstr("optimizer.alpha: belongs to optimizer.type rmsprop, and this run has adagrad"));
+  for (const char* type : {"lion", "adagrad"})
+    EXPECT_THAT(refusal(fmt::format("{}optimizer: {{type: {}, momentum: 0.9}}\n", kMinimal, type)),
+                HasSubstr(fmt::format("optimizer.momentum: belongs to optimizer.type sgd or rmsprop, and "
+                                      "this run has {}",
+                                      type)));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, momentum: 1}\n"),
               HasSubstr("optimizer.momentum: must be at least 0 and less than 1, not 1"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, moments: bf16}\n"),
@@ -471,6 +487,26 @@ TEST(OptimizerType, RefusesKeysOfTheOther) {
   EXPECT_EQ(parse_run_config(kMinimal + "optimizer: {type: sgd, momentum: 0.5, moments: bf16}\n", "run.yaml")
                 .optimizer.moments,
             MomentFormat::bf16);
+}
+
+TEST(OptimizerType, GivesItsDefaultsAndTakesItsKeys) {
+  const auto optimizer_of = [](const std::string& keys) {
+    return parse_run_config(kMinimal + "optimizer: {" + keys + "}\n", "run.yaml").optimizer;
+  };
+  EXPECT_THAT(betas_of(optimizer_of("type: adamw")), ElementsAre(0.9, 0.95));
+  EXPECT_THAT(betas_of(optimizer_of("type: lion")), ElementsAre(0.9, 0.99));
+  EXPECT_THAT(betas_of(optimizer_of("type: lion, betas: [0.95, 0.98]")), ElementsAre(0.95, 0.98));
+  EXPECT_EQ(epsilon_of(optimizer_of("type: adamw")), 1e-8);
+  EXPECT_EQ(epsilon_of(optimizer_of("type: rmsprop")), 1e-8);
+  EXPECT_EQ(epsilon_of(optimizer_of("type: adagrad")), 1e-10);
+  EXPECT_EQ(epsilon_of(optimizer_of("type: adagrad, epsilon: 1e-6")), 1e-6);
+  EXPECT_EQ(optimizer_of("type: rmsprop").alpha, 0.99);
+  const OptimizerSection rmsprop = optimizer_of("type: rmsprop, alpha: 0.9, momentum: 0.8, epsilon: 1e-6");
+  EXPECT_EQ(rmsprop.alpha, 0.9);
+  EXPECT_EQ(rmsprop.momentum, 0.8);
+  EXPECT_EQ(epsilon_of(rmsprop), 1e-6);
+  for (const char* type : {"lion", "rmsprop", "adagrad"})
+    EXPECT_EQ(optimizer_of(fmt::format("type: {}, moments: bf16", type)).moments, MomentFormat::bf16);
 }
 
 TEST(AutomaticPrecision, IsTheDefaultAndLeavesTheChoiceOpen) {
@@ -508,8 +544,8 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
               HasSubstr("expected a number, found the text \"1e-3\" in quotes"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: .nan}\n"), HasSubstr("expected a number"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {betas: [0.9]}\n"), HasSubstr("expected a list of two numbers"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion}\n"),
-              HasSubstr("expected adamw or sgd, found 'lion'"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: muon}\n"),
+              HasSubstr("expected adamw or lion or rmsprop or adagrad or sgd, found 'muon'"));
   EXPECT_THAT(refusal(kMinimal + "memory: {device: 2 gigs}\n"),
               HasSubstr("expected a size such as 2GiB, 512MB or unlimited, found '2 gigs'"));
   EXPECT_THAT(refusal(kMinimal + "device: {link: {h2d: fast}}\n"),
@@ -530,6 +566,10 @@ TEST(ImpossibleValues, AreRefusedAtTheirKey) {
             "run.yaml:3:9: train.steps: must be at least 1, not 0");
   EXPECT_THAT(refusal(kMinimal + "optimizer: {betas: [0.9, 1.0]}\n"),
               HasSubstr("3:13: optimizer.betas: both must be at least 0 and less than 1, not [0.9, 1]"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {epsilon: 0}\n"),
+              HasSubstr("optimizer.epsilon: must be greater than 0, not 0"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: rmsprop, alpha: 1}\n"),
+              HasSubstr("optimizer.alpha: must be at least 0 and less than 1, not 1"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: -1}\n"), HasSubstr("must not be negative"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {schedule: {minimum_ratio: 2}}\n"),
               HasSubstr("between 0 and 1"));

@@ -32,9 +32,10 @@ using test::StateTypes;
 struct Stretch {
   StateTypes types;
   std::int64_t first, elements;
-  OperandMemory master;   ///< remainders look like 16-bit numbers
-  OperandMemory exp_avg;  ///< or a momentum buffer
-  OperandMemory exp_avg_sq, gradient, parameter;
+  OperandMemory master;      ///< remainders look like 16-bit numbers
+  OperandMemory exp_avg;     ///< or a momentum buffer
+  OperandMemory exp_avg_sq;  ///< or other squares
+  OperandMemory gradient, parameter;
 
   Stretch(std::int64_t first, std::int64_t elements, const StateTypes& types)
       : types(types),
@@ -62,7 +63,7 @@ struct Stretch {
                           .parameter = place(parameter.bytes()),
                           .unit = 3};
     moments_of(types.rule).for_each([&](Moment moment) {
-      all.of(moment) = place((moment == Moment::exp_avg_sq ? exp_avg_sq : exp_avg).bytes());
+      all.of(moment) = place((test::holds_squares(moment) ? exp_avg_sq : exp_avg).bytes());
     });
     return all.part(first, elements);
   }

@@ -66,7 +66,7 @@ class PlainAdamW {
     ++updates_;
     m_.resize(weights.size());
     v_.resize(weights.size());
-    const auto& [beta1, beta2] = optimizer_.betas;
+    const auto [beta1, beta2] = betas_of(optimizer_);
     const double of_m = 1 - std::pow(beta1, updates_), of_v = 1 - std::pow(beta2, updates_);
     Values result(weights.size());
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -74,7 +74,7 @@ class PlainAdamW {
       m_[i] = beta1 * m_[i] + (1 - beta1) * g;
       v_[i] = beta2 * v_[i] + (1 - beta2) * g * g;
       result[i] = static_cast<float>(weights[i] - optimizer_.learning_rate * (m_[i] / of_m) /
-                                                      (std::sqrt(v_[i] / of_v) + optimizer_.epsilon));
+                                                      (std::sqrt(v_[i] / of_v) + epsilon_of(optimizer_)));
     }
     return result;
   }

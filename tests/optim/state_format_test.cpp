@@ -30,6 +30,10 @@ TEST(StateFormat, CountsBytesOfStateAndOfAnUpdate) {
 
 TEST(StateFormat, CountsTheMomentsThatTheRuleKeeps) {
   constexpr Moments kNone = moments_of(UpdateRule::sgd), kOne = moments_of(UpdateRule::sgd_momentum);
+  constexpr Moments kTwo = moments_of(UpdateRule::rmsprop_momentum);
+  for (const UpdateRule rule : {UpdateRule::lion, UpdateRule::rmsprop, UpdateRule::adagrad})
+    EXPECT_EQ((StateFormat{.kept = moments_of(rule)}.state_bytes(DType::bf16)), 10) << name_of(rule);
+  EXPECT_EQ((StateFormat{.kept = kTwo}.state_bytes(DType::bf16)), 14);
   EXPECT_EQ((StateFormat{.kept = kNone}.state_bytes(DType::bf16)), 6);
   EXPECT_EQ((StateFormat{.split_master = true, .kept = kNone}.state_bytes(DType::bf16)), 4);
   EXPECT_EQ((StateFormat{.kept = kNone}.state_bytes(DType::fp32)), 4);

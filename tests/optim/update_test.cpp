@@ -1,5 +1,6 @@
 #include "optim/update.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -40,7 +41,7 @@ constexpr StateTypes kFp32 = {.precision = DType::fp32};
 constexpr StateTypes kFp16 = {.precision = DType::fp16};
 
 /// A state with room for an offset, so that an update can start at any alignment. `exp_avg` stands for a
-/// momentum buffer too.
+/// momentum buffer too, and `exp_avg_sq` for other squares.
 struct Buffers {
   StateTypes types;
   std::vector<std::byte> master, exp_avg, exp_avg_sq, gradient, parameter;
@@ -83,7 +84,7 @@ struct Buffers {
                           .parameter = parameter.data(),
                           .unit = 7};
     moments_of(types.rule).for_each([&](Moment moment) {
-      all.of(moment) = (moment == Moment::exp_avg_sq ? exp_avg_sq : exp_avg).data();
+      all.of(moment) = (test::holds_squares(moment) ? exp_avg_sq : exp_avg).data();
     });
     return all.part(static_cast<std::int64_t>(first), static_cast<std::int64_t>(elements));
   }
@@ -97,7 +98,8 @@ void expect_same_bits(const Buffers& a, const Buffers& b) {
   EXPECT_TRUE(a.parameter == b.parameter);
 }
 
-constexpr RuleSettings kRuleSettings = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .momentum = 0.8F};
+constexpr RuleSettings kRuleSettings = {
+    .beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F, .alpha = 0.97F, .momentum = 0.8F};
 const UpdateStep kStep = {.policy = {.weight_decay = 0.1F, .settings = kRuleSettings},
                           .learning_rate = 3e-3F,
                           .gradient_scale = 0.37F,
@@ -145,9 +147,8 @@ TEST_P(UpdatesOnEachTarget, GivesTheReferenceBitsForStreamedSizesAtAnyAlignment)
   for (const UpdateRule rule : kUpdateRules) {
     for (const StateFormat& format : {kSplit, kBf16Moments, kSmallest})
       expect_reference_bits({DType::bf16, format, rule}, 3, kLarge);
+    if (rule != UpdateRule::adamw) expect_reference_bits({DType::bf16, {}, rule}, 1, kLarge);
   }
-  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum})
-    expect_reference_bits({DType::bf16, {}, rule}, 1, kLarge);
   expect_reference_bits(kFp32, 3, kLarge);
 }
 
@@ -168,8 +169,9 @@ TEST(Updates, PointersOfDifferentAlignmentGiveTheSameBits) {
 }
 
 TEST(Updates, AnySplitGivesTheSameBits) {
-  for (const StateTypes& types : {kBf16, StateTypes{DType::bf16, kSmallest},
-                                  StateTypes{DType::bf16, kSmallest, UpdateRule::sgd_momentum}}) {
+  std::vector<StateTypes> all = {kBf16};
+  for (const UpdateRule rule : kUpdateRules) all.push_back({DType::bf16, kSmallest, rule});
+  for (const StateTypes& types : all) {
     Buffers whole(types, kLarge), split(types, kLarge);
     const UpdateCoefficients step = step_of(types.rule);
     update(step, whole.state(0, kLarge));
@@ -286,6 +288,96 @@ TEST(Sgd, FirstPutsTheGradientIntoTheBuffer) {
   EXPECT_EQ(master, (std::vector<float>{0.875F, 3}));
 }
 
+TEST(Lion, FollowsTheFormulaInDoublePrecision) {
+  constexpr std::size_t kElements = 1000;
+  const StateTypes types = {DType::fp32, {}, UpdateRule::lion};
+  Buffers fast(types, kElements);
+  const Buffers before(types, kElements);
+  update(step_of(types.rule), fast.state(0, kElements));
+  const double b1 = kRuleSettings.beta1, b2 = kRuleSettings.beta2, lr = kStep.learning_rate;
+  for (std::size_t i = 0; i < kElements; ++i) {
+    const double old_master = Buffers::at<float>(before.master, i),
+                 old_m = Buffers::at<float>(before.exp_avg, i);
+    const double g = double{Buffers::at<float>(before.gradient, i)} * kStep.gradient_scale;
+    const double direction = b1 * old_m + (1 - b1) * g;
+    ASSERT_GT(std::abs(direction), 1e-6) << "its sign would be one of rounding";
+    const double decayed = old_master * (1 - lr * kStep.policy.weight_decay);
+    EXPECT_NEAR(Buffers::at<float>(fast.exp_avg, i), b2 * old_m + (1 - b2) * g, 1e-6);
+    EXPECT_NEAR(Buffers::at<float>(fast.master, i), decayed - std::copysign(lr, direction), 1e-6);
+  }
+}
+
+TEST_P(UpdatesOnEachTarget, LionStaysWhereItsDirectionIsZeroOrNoNumber) {
+  struct Case {
+    float exp_avg, gradient, moved;
+  };
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  constexpr std::array kCases = {Case{0, 0, 1},     Case{0, -0.0F, 1},      Case{1, -1, 1},
+                                 Case{kNaN, 1, 1},  Case{0, 1e-30F, 0.75F}, Case{0, -1e-30F, 1.25F},
+                                 Case{-1, 2, 0.75F}};
+  std::vector<float> master, exp_avg, gradient;
+  for (std::size_t i = 0; i < 70; ++i) {
+    master.push_back(1);
+    exp_avg.push_back(kCases[i % kCases.size()].exp_avg);
+    gradient.push_back(kCases[i % kCases.size()].gradient);
+  }
+  update(coefficients(
+             {.policy = {.rule = UpdateRule::lion, .settings = {.beta1 = 0.5F}}, .learning_rate = 0.25}),
+         {.rule = UpdateRule::lion,
+          .precision = DType::fp32,
+          .elements = static_cast<std::int64_t>(master.size()),
+          .master = master.data(),
+          .moments = {exp_avg.data()},
+          .gradient = gradient.data()});
+  for (std::size_t i = 0; i < master.size(); ++i) EXPECT_EQ(master[i], kCases[i % kCases.size()].moved) << i;
+}
+
+TEST(RootRules, FollowTheirFormulasInDoublePrecision) {
+  constexpr std::size_t kElements = 1000;
+  for (const UpdateRule rule : {UpdateRule::rmsprop, UpdateRule::rmsprop_momentum, UpdateRule::adagrad}) {
+    const StateTypes types = {DType::fp32, {}, rule};
+    Buffers fast(types, kElements);
+    const Buffers before(types, kElements);
+    update(step_of(rule), fast.state(0, kElements));
+    const double keep = rule == UpdateRule::adagrad ? 1 : kRuleSettings.alpha;
+    const double add = rule == UpdateRule::adagrad ? 1 : 1 - double{kRuleSettings.alpha};
+    const bool has_buffer = rule == UpdateRule::rmsprop_momentum;
+    for (std::size_t i = 0; i < kElements; ++i) {
+      const double old_master = Buffers::at<float>(before.master, i),
+                   old_buffer = Buffers::at<float>(before.exp_avg, i),
+                   old_squares = Buffers::at<float>(before.exp_avg_sq, i);
+      const double g = double{Buffers::at<float>(before.gradient, i)} * kStep.gradient_scale +
+                       kStep.policy.weight_decay * old_master;
+      const double squares = keep * old_squares + add * g * g;
+      const double divided = g / (std::sqrt(squares) + kRuleSettings.epsilon);
+      const double change = has_buffer ? kRuleSettings.momentum * old_buffer + divided : divided;
+      EXPECT_NEAR(Buffers::at<float>(fast.exp_avg_sq, i), squares, 1e-6 * squares);
+      EXPECT_NEAR(Buffers::at<float>(fast.exp_avg, i), has_buffer ? change : old_buffer, 1e-5);
+      EXPECT_NEAR(Buffers::at<float>(fast.master, i), old_master - kStep.learning_rate * change, 1e-6);
+    }
+  }
+}
+
+TEST(RootRules, FirstMoveByTheLearningRateOverTheRootOfWhatASquareAdds) {
+  const auto first = [](UpdateRule rule, RuleSettings settings) {
+    std::vector<float> master = {1, 1}, squares(2), buffer(2), gradient = {0.25F, -4};
+    OptimizerState state = {.rule = rule,
+                            .precision = DType::fp32,
+                            .elements = 2,
+                            .master = master.data(),
+                            .gradient = gradient.data()};
+    moments_of(rule).for_each(
+        [&](Moment moment) { state.of(moment) = (test::holds_squares(moment) ? squares : buffer).data(); });
+    settings.epsilon = 1e-10F;
+    update(coefficients({.policy = {.rule = rule, .settings = settings}, .learning_rate = 0.25F}), state);
+    return master;
+  };
+  const std::vector<float> by_rate = {0.75F, 1.25F}, by_two_rates = {0.5F, 1.5F};
+  EXPECT_EQ(first(UpdateRule::adagrad, {}), by_rate);
+  EXPECT_EQ(first(UpdateRule::rmsprop, {.alpha = 0.75F}), by_two_rates);
+  EXPECT_EQ(first(UpdateRule::rmsprop_momentum, {.alpha = 0.75F, .momentum = 0.5F}), by_two_rates);
+}
+
 TEST(AdamW, TheFirstStepMovesByTheLearningRateAgainstTheGradientsSign) {
   std::vector<float> master = {1, 1}, exp_avg(2), exp_avg_sq(2), gradient = {0.25F, -4};
   const UpdateStep step = {.policy = {.settings = {.beta2 = 0.999F}}, .learning_rate = 0.5F, .step = 1};
@@ -348,6 +440,8 @@ TEST_P(UpdatesOnEachTarget, AnElementThatIsNotFiniteLeavesItsNeighboursBits) {
                 // The other sign elsewhere: sums of both are NaN.
                 reinterpret_cast<Moment*>(buffers->exp_avg.data())[at] = Moment(special);
                 reinterpret_cast<Moment*>(buffers->exp_avg.data())[kElements - 1 - at] = Moment(-special);
+                reinterpret_cast<Moment*>(buffers->exp_avg_sq.data())[(at + 17) % kElements] =
+                    Moment(special);
                 reinterpret_cast<Precision*>(buffers->gradient.data())[(at + 5) % kElements] =
                     Precision(special);
                 if constexpr (std::is_same_v<Master, float>)

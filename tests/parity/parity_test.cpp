@@ -2,6 +2,7 @@
 // model people know.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -95,7 +96,7 @@ RunConfig config_of(const Golden& golden, DType precision) {
     config.optimizer.type = OptimizerType::sgd;
     config.optimizer.momentum = optimizer["momentum"];
   } else {
-    config.optimizer.betas = {optimizer["betas"][0], optimizer["betas"][1]};
+    config.optimizer.betas = optimizer["betas"].get<std::array<double, 2>>();
     config.optimizer.epsilon = optimizer["epsilon"];
   }
   config.optimizer.weight_decay = optimizer["weight_decay"];
@@ -256,7 +257,8 @@ class Parity : public ::testing::TestWithParam<std::tuple<std::string, std::stri
 };
 
 // Invariant of numbers (Parity.*): The arithmetic is that of PyTorch. Losses, gradients and weights follow
-// transformers and torch.optim, with AdamW and with SGD.
+// transformers and torch.optim, with AdamW and with SGD. Updates by every rule follow torch.optim, or the
+// rule's paper.
 TEST_P(Parity, Fp32GradientsLossesAndWeightsFollowPyTorch) {
   const Outcome outcome = train_in(DType::fp32, LaneMode::serial);
   expect_close(outcome.first_gradients, load_tensors(golden_.folder / "gradients.safetensors"), 1e-4);

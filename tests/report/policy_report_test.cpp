@@ -48,6 +48,8 @@ TEST(PolicyReport, NamesTheRule) {
   EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies sgd, lr, weight decay 0.1: "));
   optimizer.momentum = 0.9;
   EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies sgd_momentum, lr, weight decay"));
+  optimizer.type = OptimizerType::rmsprop;
+  EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies rmsprop_momentum, lr, "));
 }
 
 TEST(PolicyReport, AsJsonNamesEveryTensor) {

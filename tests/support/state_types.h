@@ -38,4 +38,9 @@ inline constexpr auto kEveryStateType = [] {
   return all;
 }();
 
+/// Whether a moment is a sum or a mean of squares, which is never negative.
+constexpr bool holds_squares(Moment moment) {
+  return moment == Moment::exp_avg_sq || moment == Moment::square_avg || moment == Moment::sum;
+}
+
 }  // namespace strata::test

@@ -19,10 +19,9 @@ namespace {
 
 constexpr int kUpdateThreads = 256;
 
-template <UpdateRule update_rule, typename Precision, typename Master, typename Stored>
+template <typename Coefficients, int moment_count, typename Precision, typename Master, typename Stored>
 struct Update {
-  static constexpr UpdateRule rule = update_rule;
-  static constexpr int count = moments_of(rule).count();
+  static constexpr int count = moment_count;
   static constexpr int kMemory = count > 0 ? count : 1;  ///< C++ has no arrays of nothing
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
   static constexpr bool kParameter = !std::is_same_v<Precision, float>;
@@ -33,7 +32,7 @@ struct Update {
   using StoredMoment = Stored;
 
   const std::uint32_t* skip;
-  const UpdateCoefficients* step;
+  const Coefficients* step;
   Master* master;
   Stored* moments[kMemory];
   const Precision* gradient;
@@ -42,8 +41,8 @@ struct Update {
   std::uint32_t unit, first;  ///< name the random bits
 };
 
-/// See optim/update.h for the formulas. Explicit roundings keep the compiler from fusing.
-template <UpdateRule rule>
+/// See optim/update_rule.h for the formulas. Explicit roundings keep the compiler from fusing.
+template <int count>
 __device__ void update_element(const AdamWCoefficients& s, float stored_gradient, float& master,
                                float* moments) {
   float &exp_avg = moments[0], &exp_avg_sq = moments[1];
@@ -55,12 +54,42 @@ __device__ void update_element(const AdamWCoefficients& s, float stored_gradient
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.step_size, __fdiv_rn(exp_avg, denominator)));
 }
 
-template <UpdateRule rule>
+/// The gradient with what decays the weights, for SgdCoefficients and RootCoefficients.
+template <typename Coefficients>
+__device__ float decayed(const Coefficients& s, float stored_gradient, float master) {
+  return __fadd_rn(__fmul_rn(stored_gradient, s.gradient_scale), __fmul_rn(s.weight_decay, master));
+}
+
+/// `count`: 1 with momentum, else 0.
+template <int count>
 __device__ void update_element(const SgdCoefficients& s, float stored_gradient, float& master,
                                float* moments) {
-  float change = __fadd_rn(__fmul_rn(stored_gradient, s.gradient_scale), __fmul_rn(s.weight_decay, master));
-  if constexpr (rule == UpdateRule::sgd_momentum)
-    change = moments[0] = __fadd_rn(__fmul_rn(s.momentum, moments[0]), change);
+  float change = decayed(s, stored_gradient, master);
+  if constexpr (count == 1) change = moments[0] = __fadd_rn(__fmul_rn(s.momentum, moments[0]), change);
+  master = __fsub_rn(master, __fmul_rn(s.learning_rate, change));
+}
+
+template <int count>
+__device__ void update_element(const LionCoefficients& s, float stored_gradient, float& master,
+                               float* moments) {
+  float& exp_avg = moments[0];
+  const float gradient = __fmul_rn(stored_gradient, s.gradient_scale);
+  const float direction = __fadd_rn(__fmul_rn(s.beta1, exp_avg), __fmul_rn(s.one_minus_beta1, gradient));
+  exp_avg = __fadd_rn(__fmul_rn(s.beta2, exp_avg), __fmul_rn(s.one_minus_beta2, gradient));
+  const float sign = (direction > 0 ? 1.0F : 0.0F) - (direction < 0 ? 1.0F : 0.0F);
+  master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.learning_rate, sign));
+}
+
+/// `count`: 2 with momentum, else 1.
+template <int count>
+__device__ void update_element(const RootCoefficients& s, float stored_gradient, float& master,
+                               float* moments) {
+  float& squares = moments[count - 1];
+  const float gradient = decayed(s, stored_gradient, master);
+  squares =
+      __fadd_rn(__fmul_rn(s.keep_squares, squares), __fmul_rn(s.add_square, __fmul_rn(gradient, gradient)));
+  float change = __fdiv_rn(gradient, __fadd_rn(__fsqrt_rn(squares), s.epsilon));
+  if constexpr (count == 2) change = moments[0] = __fadd_rn(__fmul_rn(s.momentum, moments[0]), change);
   master = __fsub_rn(master, __fmul_rn(s.learning_rate, change));
 }
 
@@ -94,7 +123,7 @@ __device__ void store_moment(float value, std::uint32_t random, bfloat16& moment
 /// Elements [first, first + run).
 template <int run, typename Types>
 __device__ void update_run(const Types& x, std::int64_t first) {
-  const auto& s = x.step->template of<Types::rule>();
+  const auto& s = *x.step;
   const auto gradient = load_run<run>(x.gradient + first);
   auto masters = load_run<run>(x.master + first);
   Run<typename Types::StoredMoment, run> stored[Types::kMemory];
@@ -110,7 +139,7 @@ __device__ void update_run(const Types& x, std::int64_t first) {
     float moments[Types::kMemory];
 #pragma unroll
     for (int k = 0; k < Types::count; ++k) moments[k] = to_float(stored[k].values[i]);
-    update_element<Types::rule>(s, to_float(gradient.values[i]), master, moments);
+    update_element<Types::count>(s, to_float(gradient.values[i]), master, moments);
     store_master(master, masters.values[i], parameter.values[i]);
     const std::uint32_t random = mix_bits(counter + static_cast<std::uint32_t>(i));
 #pragma unroll
@@ -124,14 +153,14 @@ __device__ void update_run(const Types& x, std::int64_t first) {
 }
 
 /// As round_masters() of optim/update.h.
-template <int run, UpdateRule rule, typename Precision, typename Master, typename Stored>
-__device__ void round_run(const Update<rule, Precision, Master, Stored>& x, std::int64_t first) {
-  using Types = Update<rule, Precision, Master, Stored>;
+template <int run, typename Types>
+__device__ void round_run(const Types& x, std::int64_t first) {
   if constexpr (Types::kParameter && !Types::kSplit) {
+    using Parameter = typename Types::Parameter;
     const auto masters = load_run<run>(x.master + first);
-    Run<Precision, run> parameter;
+    Run<Parameter, run> parameter;
 #pragma unroll
-    for (int i = 0; i < run; ++i) parameter.values[i] = from_float<Precision>(masters.values[i]);
+    for (int i = 0; i < run; ++i) parameter.values[i] = from_float<Parameter>(masters.values[i]);
     store_run(parameter, x.parameter + first);
   }
 }
@@ -157,12 +186,12 @@ __global__ void __launch_bounds__(kUpdateThreads, 5) update_kernel(Types x) {
   }
 }
 
-template <UpdateRule rule, typename Precision, typename Master, typename Stored>
-void update_of_types(const CudaContext& context, const ParameterUpdate& call) {
-  using Types = Update<rule, Precision, Master, Stored>;
+template <int count, typename Precision, typename Master, typename Stored, typename Coefficients>
+void update_of_types(const CudaContext& context, const ParameterUpdate& call, const Coefficients& step) {
+  using Types = Update<Coefficients, count, Precision, Master, Stored>;
   const OptimizerState& state = call.state;
   Types x = {.skip = call.skip,
-             .step = call.step,
+             .step = &step,
              .master = static_cast<Master*>(state.master),
              .moments = {},
              .gradient = static_cast<const Precision*>(state.gradient),
@@ -172,8 +201,9 @@ void update_of_types(const CudaContext& context, const ParameterUpdate& call) {
              .first = static_cast<std::uint32_t>(state.first)};
   constexpr int kRun = Types::kRun;
   bool aligned = is_aligned<kRun>(x.master) && is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.parameter);
-  for (int k = 0; k < Types::count; ++k) {
-    x.moments[k] = static_cast<Stored*>(state.of(moments_of(rule).at(k)));
+  const Moments kept = moments_of(state.rule);
+  for (int k = 0; k < count; ++k) {
+    x.moments[k] = static_cast<Stored*>(state.of(kept.at(k)));
     aligned = aligned && is_aligned<kRun>(x.moments[k]);
   }
   const auto enqueue = [&](auto kernel, std::int64_t run) {
@@ -307,10 +337,12 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
   if (call.state.elements == 0) return;
   with_rule(call.state.rule, [&](auto rule) {
     with_state_types(call.state.precision, call.state.format, [&](auto precision, auto master, auto moment) {
+      constexpr int kCount = moments_of(decltype(rule)::value).count();
       // If there are none, one type stands for both.
-      constexpr UpdateRule kRule = decltype(rule)::value;
-      using Stored = std::conditional_t<moments_of(kRule).count() == 0, float, decltype(moment)>;
-      update_of_types<kRule, decltype(precision), decltype(master), Stored>(context, call);
+      using Stored = std::conditional_t<kCount == 0, float, decltype(moment)>;
+      // Only an address, in the device's memory.
+      const auto& step = call.step->template of<decltype(rule)::value>();
+      update_of_types<kCount, decltype(precision), decltype(master), Stored>(context, call, step);
     });
   });
 }

@@ -67,6 +67,7 @@ std::string shape_of(RunConfig config) {
   optimizer.learning_rate = none.optimizer.learning_rate;
   optimizer.betas = none.optimizer.betas;
   optimizer.epsilon = none.optimizer.epsilon;
+  optimizer.alpha = none.optimizer.alpha;
   optimizer.weight_decay = none.optimizer.weight_decay;
   optimizer.schedule = none.optimizer.schedule;
   optimizer.warmup = none.optimizer.warmup;

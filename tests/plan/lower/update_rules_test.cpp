@@ -8,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/config/choices.h"
 #include "engine/config/optimizer_section.h"
 #include "engine/model/build_model.h"
 #include "engine/model/model.h"
@@ -17,14 +16,14 @@
 #include "engine/plan/passes/spill.h"
 #include "optim/update_rule.h"
 #include "tests/plan/support.h"
+#include "tests/support/rule_in_run_file.h"
 
 namespace strata::test {
 namespace {
 
 Model model_of(UpdateRule rule) {
   OptimizerSection optimizer;
-  if (rule != UpdateRule::adamw) optimizer.type = OptimizerType::sgd;
-  if (rule == UpdateRule::sgd_momentum) optimizer.momentum = 0.5;
+  set_rule(optimizer, rule);
   Model model = build_model(tiny_model().architecture, {.optimizer = optimizer});
   EXPECT_EQ(model.rule(), rule);
   return model;
@@ -49,7 +48,11 @@ TEST(UpdateRules, KeepTheirMomentsAndNoOthers) {
   const std::map<UpdateRule, std::set<std::string>> moments = {
       {UpdateRule::adamw, {"exp_avg", "exp_avg_sq"}},
       {UpdateRule::sgd, {}},
-      {UpdateRule::sgd_momentum, {"momentum_buffer"}}};
+      {UpdateRule::sgd_momentum, {"momentum_buffer"}},
+      {UpdateRule::lion, {"exp_avg"}},
+      {UpdateRule::rmsprop, {"square_avg"}},
+      {UpdateRule::rmsprop_momentum, {"momentum_buffer", "square_avg"}},
+      {UpdateRule::adagrad, {"sum"}}};
   for (const UpdateRule rule : kUpdateRules) {
     const Model model = model_of(rule);
     for (const StrategyOptions& options : options_of_updates()) {
@@ -105,18 +108,23 @@ TEST(UpdateRules, DifferInTheStateOfAProgramAndInNothingElse) {
       for (std::string& line : all) line = without_numbers(line);
       // What moves state of the optimizer between tiers is not there without it.
       std::erase_if(all, [](const std::string& line) {
-        return line.find("/exp_avg") != std::string::npos || line.find("/momentum") != std::string::npos;
+        return std::ranges::any_of(kMoments, [&](Moment moment) {
+          return line.find("/" + std::string(name_of(moment))) != std::string::npos;
+        });
       });
       return all;
     };
     const std::vector<std::string> expected = lines(UpdateRule::adamw);
-    EXPECT_EQ(lines(UpdateRule::sgd), expected);
-    EXPECT_EQ(lines(UpdateRule::sgd_momentum), expected);
+    for (const UpdateRule rule : kUpdateRules) {
+      if (rule == UpdateRule::adamw) continue;
+      EXPECT_EQ(lines(rule), expected) << name_of(rule);
+    }
   }
 }
 
 TEST(UpdateRules, KeepTheMeaningOfTheProgramAtEveryBudgetAndOnDrives) {
-  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum}) {
+  // AdamW is that of all other tests; a program knows only the number of moments.
+  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum, UpdateRule::rmsprop_momentum}) {
     const Model model = model_of(rule);
     for (const StrategyOptions& options : options_of_updates()) {
       const Program plain = lower_training(model, tiny_strategy(model, options));

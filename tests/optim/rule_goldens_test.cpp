@@ -1,0 +1,116 @@
+// Every update rule gives the weights and moments that torch.optim gives, and Lion those of its paper. Of
+// tests/optim/make_rule_goldens.py.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/enum_array.h"
+#include "base/nth.h"
+#include "optim/update.h"
+#include "tests/support/source_folder.h"
+
+namespace strata {
+namespace {
+
+std::vector<float> floats_of_bits(const nlohmann::json& json) {
+  std::vector<float> floats;
+  for (const nlohmann::json& word : json) floats.push_back(std::bit_cast<float>(word.get<std::int32_t>()));
+  return floats;
+}
+
+UpdateRule rule_named(const std::string& name) {
+  const auto found =
+      std::ranges::find(kUpdateRules, name, [](UpdateRule rule) { return std::string(name_of(rule)); });
+  EXPECT_NE(found, kUpdateRules.end()) << name;
+  return *found;
+}
+
+UpdatePolicy policy_of(const nlohmann::json& golden) {
+  const nlohmann::json& settings = golden.at("settings");
+  RuleSettings ours;
+  ours.beta1 = settings.value("beta1", ours.beta1);
+  ours.beta2 = settings.value("beta2", ours.beta2);
+  ours.epsilon = settings.value("epsilon", ours.epsilon);
+  ours.alpha = settings.value("alpha", ours.alpha);
+  ours.momentum = settings.value("momentum", ours.momentum);
+  return {.rule = rule_named(golden.at("rule")), .weight_decay = golden.at("weight_decay"), .settings = ours};
+}
+
+/// Weights in fp32, and moments that begin as zeros.
+class Trained {
+ public:
+  Trained(const UpdatePolicy& policy, double learning_rate, std::vector<float> weights)
+      : policy_(policy), learning_rate_(learning_rate), weights_(std::move(weights)) {
+    for (std::vector<float>& moment : moments_) moment.resize(weights_.size());
+  }
+
+  void step(const std::vector<float>& gradient) {
+    OptimizerState state = {.rule = policy_.rule,
+                            .precision = DType::fp32,
+                            .elements = std::ssize(weights_),
+                            .master = weights_.data(),
+                            .gradient = gradient.data()};
+    moments_of(policy_.rule).for_each([&](Moment moment) { state.of(moment) = moments_[moment].data(); });
+    update(coefficients({.policy = policy_, .learning_rate = learning_rate_, .step = ++steps_}), state);
+  }
+
+  std::int64_t steps() const { return steps_; }
+  const std::vector<float>& weights() const { return weights_; }
+  const std::vector<float>& moment(Moment moment) const { return moments_[moment]; }
+
+ private:
+  UpdatePolicy policy_;
+  double learning_rate_;
+  std::vector<float> weights_;
+  EnumArray<Moment, std::vector<float>> moments_;
+  std::int64_t steps_ = 0;
+};
+
+/// `floor`: sizes below it count as this.
+void expect_near(const std::vector<float>& actual, const nlohmann::json& bits, float floor) {
+  const std::vector<float> expected = floats_of_bits(bits);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], 1e-5F * std::max(std::abs(expected[i]), floor)) << i;
+}
+
+// Invariant (RuleGoldens.*): The arithmetic is that of PyTorch.
+TEST(RuleGoldens, AreWhatEachRuleGives) {
+  nlohmann::json goldens;
+  std::ifstream(test::source_folder() / "tests/optim/rule_goldens.json") >> goldens;
+  std::vector<std::vector<float>> gradients;
+  for (const nlohmann::json& gradient : goldens.at("gradients"))
+    gradients.push_back(floats_of_bits(gradient));
+  ASSERT_EQ(gradients.size(), 50U);
+  ASSERT_EQ(goldens.at("rules").size(), kUpdateRules.size());
+  for (const nlohmann::json& golden : goldens.at("rules")) {
+    const UpdatePolicy policy = policy_of(golden);
+    Trained trained(policy, golden.at("learning_rate"), floats_of_bits(goldens.at("weights")));
+    for (const nlohmann::json& shown : golden.at("shown")) {
+      while (trained.steps() < shown.at("step").get<std::int64_t>())
+        trained.step(nth(gradients, trained.steps()));
+      SCOPED_TRACE(std::string(name_of(policy.rule)) + " after step " + shown.at("step").dump());
+      expect_near(trained.weights(), shown.at("weights"), 0);
+      EXPECT_EQ(std::ssize(shown.at("moments")), moments_of(policy.rule).count());
+      for (const auto& [name, bits] : shown.at("moments").items()) {
+        const auto moment =
+            std::ranges::find(kMoments, name, [](Moment each) { return std::string(name_of(each)); });
+        ASSERT_TRUE(moment != kMoments.end() && moments_of(policy.rule).has(*moment)) << name;
+        SCOPED_TRACE(name);
+        // A mean of gradients may come near to zero by chance.
+        expect_near(trained.moment(*moment), bits,
+                    name == "momentum_buffer" || name == "exp_avg" ? 1e-3F : 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata
