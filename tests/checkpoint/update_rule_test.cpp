@@ -2,17 +2,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "base/file.h"
-#include "engine/config/choices.h"
 #include "engine/config/optimizer_section.h"
 #include "engine/model/build_model.h"
+#include "engine/model/tensor_policies.h"
 #include "engine/run/checkpoint/checkpoint.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
+#include "tests/support/rule_in_run_file.h"
 
 namespace strata {
 namespace {
@@ -22,14 +26,12 @@ using test::quick;
 using test::State;
 using test::TemporaryFolder;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 class CheckpointOfRule : public ::testing::Test {
  protected:
   static Model model(UpdateRule rule, const std::vector<std::string>& freeze = {}) {
     OptimizerSection optimizer;
-    if (rule != UpdateRule::adamw) optimizer.type = OptimizerType::sgd;
-    if (rule == UpdateRule::sgd_momentum) optimizer.momentum = 0.9;
+    test::set_rule(optimizer, rule);
     return build_model(test::tiny_llama().architecture, {.freeze = freeze, .optimizer = optimizer});
   }
   void save(const Model& model, State& state) {
@@ -45,10 +47,16 @@ class CheckpointOfRule : public ::testing::Test {
 
 // Invariant (CheckpointOfRule.*): An update rule keeps only its own moments.
 TEST_F(CheckpointOfRule, HasItsMomentsAndGivesThemBack) {
-  for (const auto& [rule, moments] :
-       {std::pair(UpdateRule::adamw, std::set<std::string>{"exp_avg.safetensors", "exp_avg_sq.safetensors"}),
-        std::pair(UpdateRule::sgd, std::set<std::string>{}),
-        std::pair(UpdateRule::sgd_momentum, std::set<std::string>{"momentum_buffer.safetensors"})}) {
+  const std::map<UpdateRule, std::set<std::string>> files = {
+      {UpdateRule::adamw, {"exp_avg.safetensors", "exp_avg_sq.safetensors"}},
+      {UpdateRule::sgd, {}},
+      {UpdateRule::sgd_momentum, {"momentum_buffer.safetensors"}},
+      {UpdateRule::lion, {"exp_avg.safetensors"}},
+      {UpdateRule::rmsprop, {"square_avg.safetensors"}},
+      {UpdateRule::rmsprop_momentum, {"momentum_buffer.safetensors", "square_avg.safetensors"}},
+      {UpdateRule::adagrad, {"sum.safetensors"}}};
+  EXPECT_EQ(files.size(), kUpdateRules.size());
+  for (const auto& [rule, moments] : files) {
     for (const bool freezes : {false, true}) {
       std::filesystem::remove_all(saved());
       const Model model =
@@ -68,34 +76,48 @@ TEST_F(CheckpointOfRule, HasItsMomentsAndGivesThemBack) {
 }
 
 TEST_F(CheckpointOfRule, SaysItUnlessItIsAdamW) {
-  const Model sgd = model(UpdateRule::sgd_momentum), adamw = model(UpdateRule::adamw);
-  State of_sgd(sgd, 1), of_adamw(adamw, 1);
-  save(sgd, of_sgd);
-  EXPECT_THAT(manifest(), HasSubstr("\"update_rule\": \"sgd_momentum\""));
-  EXPECT_THAT(manifest(), HasSubstr("\"version\": 5"));
-  EXPECT_EQ(parse_manifest(manifest(), "manifest.json").rule, UpdateRule::sgd_momentum);
-  std::filesystem::remove_all(saved());
-  save(adamw, of_adamw);
-  EXPECT_THAT(manifest(), Not(HasSubstr("update_rule")));
-  EXPECT_THAT(manifest(), HasSubstr("\"version\": 3"));
-  EXPECT_EQ(parse_manifest(manifest(), "manifest.json").rule, UpdateRule::adamw);
+  for (const UpdateRule rule : kUpdateRules) {
+    const Model model = this->model(rule);
+    State state(model, 1);
+    std::filesystem::remove_all(saved());
+    save(model, state);
+    const bool is_adamw = rule == UpdateRule::adamw;
+    const bool is_sgd = rule == UpdateRule::sgd || rule == UpdateRule::sgd_momentum;
+    const std::string said = fmt::format("\"update_rule\": \"{}\"", name_of(rule));
+    EXPECT_EQ(manifest().find(said) == std::string::npos, is_adamw);
+    EXPECT_THAT(manifest(), HasSubstr(fmt::format("\"version\": {}", is_adamw ? 3 : is_sgd ? 5 : 9)));
+    EXPECT_EQ(parse_manifest(manifest(), "manifest.json").rule, rule);
+  }
 }
 
 TEST_F(CheckpointOfRule, IsRefusedByRunsOfAnother) {
-  const Model sgd = model(UpdateRule::sgd);
-  State state(sgd, 1);
-  save(sgd, state);
-  for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::sgd_momentum}) {
-    const Model other = model(rule);
-    State loaded(other, 0);
-    const auto load = [&] {
-      CheckpointStore(folder_.path(), 2, quick()).load_newest(other, loaded.access());
-    };
-    expect_error<ConfigError>(load,
-                              {saved().string(), "is of a run with optimizer.type sgd without momentum",
-                               rule == UpdateRule::adamw ? "this one has optimizer.type adamw"
-                                                         : "this one has optimizer.type sgd with momentum"});
+  for (const UpdateRule rule : kUpdateRules) {
+    const Model model = this->model(rule);
+    State state(model, 1);
+    std::filesystem::remove_all(saved());
+    save(model, state);
+    for (const UpdateRule wanted : kUpdateRules) {
+      if (wanted == rule) continue;
+      const Model other = this->model(wanted);
+      State loaded(other, 0);
+      const auto load = [&] {
+        CheckpointStore(folder_.path(), 2, quick()).load_newest(other, loaded.access());
+      };
+      expect_error<ConfigError>(load,
+                                {saved().string(), fmt::format("is of a run with {}", run_file_words(rule)),
+                                 fmt::format("this one has {}", run_file_words(wanted))});
+    }
   }
+}
+
+TEST(RunFileWords, TellRulesApart) {
+  EXPECT_EQ(run_file_words(UpdateRule::adamw), "optimizer.type adamw");
+  EXPECT_EQ(run_file_words(UpdateRule::lion), "optimizer.type lion");
+  EXPECT_EQ(run_file_words(UpdateRule::adagrad), "optimizer.type adagrad");
+  EXPECT_EQ(run_file_words(UpdateRule::sgd), "optimizer.type sgd without momentum");
+  EXPECT_EQ(run_file_words(UpdateRule::sgd_momentum), "optimizer.type sgd with momentum");
+  EXPECT_EQ(run_file_words(UpdateRule::rmsprop), "optimizer.type rmsprop without momentum");
+  EXPECT_EQ(run_file_words(UpdateRule::rmsprop_momentum), "optimizer.type rmsprop with momentum");
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 8;
+constexpr std::int64_t kVersion = 9;
+constexpr std::int64_t kVersionOfThreeRules = 8;     // `update_rule` is adamw, sgd or sgd_momentum
 constexpr std::int64_t kVersionWithoutPatterns = 7;  // all adapters have one rank and one alpha
 constexpr std::int64_t kVersionWithoutBase = 6;      // without `base`, whose weights are frozen.safetensors
 constexpr std::int64_t kVersionWithoutAdapters = 5;  // without `adapter`
@@ -61,7 +62,10 @@ nlohmann::json parse(const std::string& text, const fs::path& path) try {
 std::string to_text(const Manifest& manifest) {
   const bool adapts = manifest.adapter.type != AdapterType::none;
   const bool has_patterns = !manifest.adapter.rank_pattern.empty() || !manifest.adapter.alpha_pattern.empty();
-  const std::int64_t version = has_patterns                         ? kVersion
+  const bool has_early_rule = manifest.rule == UpdateRule::adamw || manifest.rule == UpdateRule::sgd ||
+                              manifest.rule == UpdateRule::sgd_momentum;
+  const std::int64_t version = !has_early_rule                      ? kVersion
+                               : has_patterns                       ? kVersionOfThreeRules
                                : manifest.base                      ? kVersionWithoutPatterns
                                : adapts                             ? kVersionWithoutBase
                                : manifest.rule != UpdateRule::adamw ? kVersionWithoutAdapters
