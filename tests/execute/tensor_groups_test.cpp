@@ -6,9 +6,11 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
+#include "optim/update_rule.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 #include "tests/support/queued_device.h"
+#include "tests/support/rule_in_run_file.h"
 
 namespace strata {
 namespace {
@@ -84,12 +86,11 @@ TEST(TensorGroups, UpdateEachTensorAsItsPolicySays) {
   }
 }
 
-TEST(TensorGroups, OfSgdUpdateEachTensorAsItsPolicySays) {
+TEST(TensorGroups, UpdateEachTensorAsItsPolicySaysByEveryRule) {
   const TemporaryFolder folder;
-  for (const double momentum : {0.0, 0.75}) {
+  for (const UpdateRule rule : kUpdateRules) {
     RunConfig config = run_with_groups(folder);
-    config.optimizer.type = OptimizerType::sgd;
-    config.optimizer.momentum = momentum;
+    test::set_rule(config.optimizer, rule);
     expect_each_tensor_as_alone(config, {"model.embed_tokens.weight", "model.layers.2.mlp.up_proj.weight",
                                          "model.layers.2.mlp.gate_proj.weight", "model.norm.weight"});
   }

@@ -1,18 +1,23 @@
-// SGD with and without momentum in whole runs: its bits depend on no placement, it keeps what its rule says
-// and nothing else, resumes exactly, and goes with ranks, stages and late updates.
+// Every update rule in whole runs: its bits depend on no placement, it keeps its moments and nothing else,
+// resumes exactly, and goes with ranks, stages and late updates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <set>
 
+#include <fmt/format.h>
+
+#include "base/enum_array.h"
 #include "base/file.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
+#include "optim/update_rule.h"
 #include "tests/base/expect_error.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 #include "tests/support/queued_device.h"
+#include "tests/support/rule_in_run_file.h"
 
 namespace strata {
 namespace {
@@ -25,26 +30,53 @@ using test::smallest_bytes;
 using test::TemporaryFolder;
 
 struct Way {
-  double momentum;
+  UpdateRule rule;
   DType precision = DType::bf16;
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
   double clip_norm = 1;
 };
-constexpr Way kPlain = {0}, kMomentum = {0.9};
-constexpr Way kPlainFp32 = {0, DType::fp32}, kMomentumFp32 = {0.9, DType::fp32};
-constexpr Way kPlainFp16 = {0, DType::fp16}, kMomentumFp16 = {0.9, DType::fp16};
-constexpr Way kPlainSplit = {0, DType::bf16, MasterFormat::split, MomentFormat::fp32, 0};
-constexpr Way kSmallest = {0.9, DType::bf16, MasterFormat::split, MomentFormat::bf16};
+/// The smallest form of a rule's state.
+constexpr Way smallest(UpdateRule rule) {
+  const bool keeps_moments = moments_of(rule).count() > 0;
+  return {rule, DType::bf16, MasterFormat::split, keeps_moments ? MomentFormat::bf16 : MomentFormat::fp32};
+}
 
-class Sgd : public ::testing::TestWithParam<Way> {
+std::string name_of(const Way& way) {
+  return fmt::format("{}_{}{}{}{}", name_of(way.rule), name_of(way.precision),
+                     way.master == MasterFormat::split ? "_split" : "",
+                     way.moments == MomentFormat::bf16 ? "_bf16_moments" : "",
+                     way.clip_norm > 0 ? "" : "_unclipped");
+}
+
+/// All rules but AdamW, which most other tests have.
+std::vector<UpdateRule> other_rules() {
+  std::vector<UpdateRule> rules(kUpdateRules.begin(), kUpdateRules.end());
+  std::erase(rules, UpdateRule::adamw);
+  return rules;
+}
+
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const UpdateRule rule : other_rules()) {
+    all.push_back({rule});
+    all.push_back(smallest(rule));
+  }
+  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum, UpdateRule::rmsprop_momentum}) {
+    all.push_back({rule, DType::fp32});
+    all.push_back({rule, DType::fp16});
+  }
+  all.push_back({UpdateRule::sgd, DType::bf16, MasterFormat::split, MomentFormat::fp32, 0});
+  return all;
+}
+
+class UpdateRuleWay : public ::testing::TestWithParam<Way> {
  protected:
   RunConfig config(const Way& way) const {
     RunConfig config = test::tiny_run(folder_.path());
     config.train.threads = 1;
     config.train.precision = way.precision;
-    config.optimizer.type = OptimizerType::sgd;
-    config.optimizer.momentum = way.momentum;
+    test::set_rule(config.optimizer, way.rule);
     config.optimizer.master = way.master;
     config.optimizer.moments = way.moments;
     config.optimizer.clip_norm = way.clip_norm;
@@ -62,10 +94,10 @@ class Sgd : public ::testing::TestWithParam<Way> {
   const TemporaryFolder folder_;
 };
 
-// Invariant of state and checkpoints (Sgd*.*): An update rule keeps only its own moments. SGD has the
-// invariants of AdamW: placements, ranks, stages and drives change no bit, plans are exact, and checkpoints
-// resume. A checkpoint of another rule is refused.
-TEST_P(Sgd, PlacementChangesNoBitAndThePlanIsExact) {
+// Invariant of state and checkpoints (UpdateRule*.*): An update rule keeps only its own moments. Every rule
+// has the invariants of AdamW: placements, ranks, stages and drives change no bit, plans are exact, and
+// checkpoints resume. A checkpoint of another rule is refused.
+TEST_P(UpdateRuleWay, PlacementChangesNoBitAndThePlanIsExact) {
   const RunConfig resident = config();
   const std::string expected = run(resident).result.state_hash;
   RunConfig hosted = resident;
@@ -82,7 +114,7 @@ TEST_P(Sgd, PlacementChangesNoBitAndThePlanIsExact) {
   }
 }
 
-TEST_P(Sgd, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
+TEST_P(UpdateRuleWay, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
   RunConfig config = this->config();
   config.optimizer.schedule = ScheduleKind::constant;  // another would follow the number of steps
   const std::string straight = run(config).result.state_hash;
@@ -97,37 +129,52 @@ TEST_P(Sgd, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
   }
 }
 
-TEST_P(Sgd, LearnsAndDiffersFromOtherRules) {
+TEST_P(UpdateRuleWay, Learns) {
+  constexpr EnumArray<UpdateRule, double> kRates = {3e-3, 0.2, 0.02, 1e-3, 2e-3, 3e-4, 0.02};
   RunConfig config = this->config();
-  config.optimizer.learning_rate = GetParam().momentum > 0 ? 0.02 : 0.2;
+  config.optimizer.learning_rate = kRates[GetParam().rule];
   config.optimizer.schedule = ScheduleKind::constant;
   config.train.steps = 30;
   const TrainResult result = run(config).result;
   EXPECT_LT(result.steps.back().loss, 0.9 * result.steps.front().loss);
-  config.train.steps = 3;  // the first update is the same with any momentum
-  const auto last_loss = [&config] { return run(config).result.steps.back().loss; };
-  std::set<double> losses = {last_loss()};  // a hash would differ by the moments that are kept
-  config.optimizer.momentum = GetParam().momentum > 0 ? 0 : 0.5;
-  losses.insert(last_loss());
-  config.optimizer.momentum = 0;
-  config.optimizer.type = OptimizerType::adamw;
-  losses.insert(last_loss());
-  EXPECT_EQ(losses.size(), 3U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Sgd,
-                         ::testing::Values(kPlain, kMomentum, kPlainFp32, kMomentumFp32, kPlainFp16,
-                                           kMomentumFp16, kPlainSplit, kSmallest));
+INSTANTIATE_TEST_SUITE_P(Ways, UpdateRuleWay, ::testing::ValuesIn(ways()),
+                         [](const auto& info) { return name_of(info.param); });
 
-class SgdRun : public Sgd {};
+class UpdateRuleRun : public UpdateRuleWay {};
 
-TEST_F(SgdRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
+TEST_F(UpdateRuleRun, DiffersFromThoseOfOtherRules) {
+  std::set<double> losses;  // a hash would differ by the moments that are kept
+  for (const UpdateRule rule : kUpdateRules) {
+    RunConfig config = this->config({rule});
+    config.train.steps = 3;  // the first update is the same with any momentum
+    losses.insert(run(config).result.steps.back().loss);
+  }
+  EXPECT_EQ(losses.size(), kUpdateRules.size());
+}
+
+TEST_F(UpdateRuleRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
   if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
-  // Master and momentum buffer.
-  for (const auto& [way, sizes] :
-       {std::pair(kPlain, std::vector<Bytes>{4}), std::pair(kPlainSplit, std::vector<Bytes>{2}),
-        std::pair(kMomentum, std::vector<Bytes>{4, 4}), std::pair(kSmallest, std::vector<Bytes>{2, 2}),
-        std::pair(kMomentumFp32, std::vector<Bytes>{4}), std::pair(kPlainFp32, std::vector<Bytes>{})}) {
+  using enum UpdateRule;
+  // Master and moments.
+  const std::vector<std::pair<Way, std::vector<Bytes>>> cases = {
+      {{sgd}, {4}},
+      {{sgd, DType::fp32}, {}},
+      {smallest(sgd), {2}},
+      {{sgd_momentum}, {4, 4}},
+      {{sgd_momentum, DType::fp32}, {4}},
+      {smallest(sgd_momentum), {2, 2}},
+      {{lion}, {4, 4}},
+      {smallest(lion), {2, 2}},
+      {{rmsprop}, {4, 4}},
+      {{rmsprop_momentum}, {4, 4, 4}},
+      {{rmsprop_momentum, DType::fp32}, {4, 4}},
+      {smallest(rmsprop_momentum), {2, 2, 2}},
+      {{adagrad}, {4, 4}},
+  };
+  for (const auto& [way, sizes] : cases) {
+    SCOPED_TRACE(name_of(way));
     RunConfig config = this->config(way);
     config.train.steps = 2;
     config.memory.device = smallest_bytes(config);
@@ -145,8 +192,9 @@ TEST_F(SgdRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
   }
 }
 
-TEST_F(SgdRun, HasTheSameBitsUnderEveryZeroStageWhereverStateLives) {
-  for (const Way& way : {kPlain, kMomentum}) {
+TEST_F(UpdateRuleRun, HasTheSameBitsUnderEveryZeroStageWhereverStateLives) {
+  for (const UpdateRule rule : other_rules()) {
+    const Way way = {rule};
     std::set<std::string> hashes;
     for (const int stage : {0, 1, 2, 3}) {
       for (const bool on_host : {false, true}) {
@@ -161,13 +209,14 @@ TEST_F(SgdRun, HasTheSameBitsUnderEveryZeroStageWhereverStateLives) {
         }
       }
     }
-    EXPECT_EQ(hashes.size(), 1U) << way.momentum;
+    EXPECT_EQ(hashes.size(), 1U) << name_of(way);
   }
 }
 
-TEST_F(SgdRun, HasTheSameBitsUnderEveryScheduleOfAPipeline) {
+TEST_F(UpdateRuleRun, HasTheSameBitsUnderEveryScheduleOfAPipeline) {
   using enum PipelineSchedule;
-  for (const Way& way : {kPlainFp32, kMomentum}) {
+  for (const UpdateRule rule : other_rules()) {
+    const Way way = {rule, rule == UpdateRule::sgd ? DType::fp32 : DType::bf16};
     std::set<std::string> hashes;
     for (const PipelineSchedule schedule : {gpipe, one_f_one_b, zero_bubble}) {
       for (const bool on_host : {false, true}) {
@@ -181,14 +230,15 @@ TEST_F(SgdRun, HasTheSameBitsUnderEveryScheduleOfAPipeline) {
         }
       }
     }
-    EXPECT_EQ(hashes.size(), 1U) << way.momentum;
+    EXPECT_EQ(hashes.size(), 1U) << name_of(way);
   }
 }
 
-TEST_F(SgdRun, HasTheSameBitsInAsynchronousPipelinesWhereverStateLives) {
+TEST_F(UpdateRuleRun, HasTheSameBitsInAsynchronousPipelinesWhereverStateLives) {
   using enum PipelineSchedule;
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
-    for (const Way& way : {kPlain, kMomentumFp32}) {
+    for (const UpdateRule rule : other_rules()) {
+      const Way way = {rule, rule == UpdateRule::sgd_momentum ? DType::fp32 : DType::bf16};
       std::set<std::string> hashes;
       for (const bool on_host : {false, true}) {
         RunConfig config = this->config(way);
@@ -202,16 +252,16 @@ TEST_F(SgdRun, HasTheSameBitsInAsynchronousPipelinesWhereverStateLives) {
           expect_the_plan_was_exact(rank);
         }
       }
-      EXPECT_EQ(hashes.size(), 1U) << way.momentum;
+      EXPECT_EQ(hashes.size(), 1U) << name_of(way);
     }
   }
 }
 
-TEST_F(SgdRun, GoesOnFromACheckpointOnAnyNumberOfRanks) {
-  for (const Way& way : {kPlainFp32, kMomentumFp32}) {
-    RunConfig config = this->config(way);
+TEST_F(UpdateRuleRun, GoesOnFromACheckpointOnAnyNumberOfRanks) {
+  for (const UpdateRule rule : other_rules()) {
+    RunConfig config = this->config({rule, DType::fp32});
     config.train.microbatch = 1;
-    config.checkpoint.path = (folder_.path() / (way.momentum > 0 ? "momentum" : "plain")).string();
+    config.checkpoint.path = (folder_.path() / name_of(rule)).string();
     config.train.steps = 2;
     const std::string saved = run(config).result.state_hash;
     config.parallel.data = 3;
@@ -223,10 +273,10 @@ TEST_F(SgdRun, GoesOnFromACheckpointOnAnyNumberOfRanks) {
   }
 }
 
-TEST_F(SgdRun, SkipsAStepThatOverflowsWithoutATrace) {
-  for (const Way& way : {kPlainFp16, kMomentumFp16}) {
+TEST_F(UpdateRuleRun, SkipsAStepThatOverflowsWithoutATrace) {
+  for (const UpdateRule rule : other_rules()) {
     for (const bool on_host : {false, true}) {
-      RunConfig config = this->config(way);
+      RunConfig config = this->config({rule, DType::fp16});
       config.optimizer.schedule = ScheduleKind::constant;  // another would follow the number of steps
       config.train.loss_scale_initial = 1024;
       config.train.loss_scale_growth = 1e30;  // after the first step
@@ -237,13 +287,13 @@ TEST_F(SgdRun, SkipsAStepThatOverflowsWithoutATrace) {
       config.train.steps = 2;
       const TrainResult skipped = run(config).result;
       EXPECT_EQ(skipped.counters.skipped, 1);
-      EXPECT_EQ(skipped.state_hash, updated) << way.momentum;
+      EXPECT_EQ(skipped.state_hash, updated) << name_of(rule);
     }
   }
 }
 
-TEST_F(SgdRun, RefusesACheckpointOfAnotherRule) {
-  RunConfig config = this->config(kMomentum);
+TEST_F(UpdateRuleRun, RefusesACheckpointOfAnotherRule) {
+  RunConfig config = this->config({UpdateRule::sgd_momentum});
   config.train.steps = 1;
   config.checkpoint.path = (folder_.path() / "out").string();
   run(config);
