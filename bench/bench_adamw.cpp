@@ -1,17 +1,20 @@
-// AdamW against a bare stream of the same bytes per parameter: 28 with an fp32 master and fp32 moments, and
-// 18 to 26 in the other formats. Master, exp_avg and exp_avg_sq are read and written, the bf16 gradient is
-// read, and the bf16 parameter is written. If the parameter is half of the master it is read, too.
+// AdamW, or another update rule, against a bare stream of the same bytes per parameter. For AdamW they are 28
+// with an fp32 master and fp32 moments, and 18 to 26 in the other formats. Master and moments are read and
+// written, the bf16 gradient is read, and the bf16 parameter is written. If the parameter is half of the
+// master it is read, too.
 //
 // The bound is the fastest of several streams: without prefetches and with near and far ones, dealt in the
 // update's chunks and as a half per thread. Where arrays start decides whether their lines collide in caches.
 // So streams have several layouts, among them the update's and arrays without gaps. Update and stream
 // alternate on the same memory, an arena as a run has it. The ratio is the median of the ratios of
 // neighbours, so that another program on the machine disturbs both alike.
-//   build/bench/bench_adamw [PARAMETERS [THREADS [cpu]]]
+//   build/bench/bench_adamw [PARAMETERS [THREADS [wall|cpu [RULE]]]]
 // With `cpu`, seconds are those of the process on its cores: on a machine that is busy with other things they
-// say more than the wall's.
+// say more than the wall's. RULE: adamw if left out, sgd_momentum, … (optim/update_rule.h).
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
@@ -26,6 +29,7 @@
 #include "base/task_arena.h"
 #include "engine/run/execute/measure.h"
 #include "optim/optimizer_state.h"
+#include "optim/update_rule.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/bench_adamw.cpp"
@@ -79,34 +83,33 @@ HWY_INLINE void store_words(hn::Vec<Words> words, T* to) {
   }
 }
 
-/// Each array is read and written like AdamW does, with as little arithmetic as keeps the compiler honest.
-/// Adding `zero` leaves the state as it is. REQUIRES: the stretch is a multiple of 64 elements, pointers are
-/// aligned to 64 bytes.
-template <class Master, class Moment>
+/// Each array is read and written like an update does, with as little arithmetic as keeps the compiler
+/// honest. Adding `zero` leaves the state as it is. REQUIRES: the stretch is a multiple of 64 elements,
+/// pointers are aligned to 64 bytes.
+template <int moment_count, class Master, class Stored>
 void stream_typed(const OptimizerState& state, std::uint32_t zero, std::int64_t distance) {
   constexpr bool kSplit = sizeof(Master) == 2;
   auto* master = static_cast<Master*>(state.master);
-  auto* exp_avg = static_cast<Moment*>(state.of(strata::Moment::exp_avg));
-  auto* exp_avg_sq = static_cast<Moment*>(state.of(strata::Moment::exp_avg_sq));
+  std::array<Stored*, moment_count> moments = {};
+  for (int k = 0; k < moment_count; ++k)
+    moments[k] = static_cast<Stored*>(state.of(moments_of(state.rule).at(k)));
   const auto* gradient = static_cast<const bfloat16*>(state.gradient);
   auto* parameter = static_cast<bfloat16*>(state.parameter);
   const auto nothing = hn::Set(Words(), zero);
   for (std::int64_t i = 0; i < state.elements; i += static_cast<std::int64_t>(hn::Lanes(Words()))) {
     if (i % kPrefetchStep == 0) {
       prefetch(master + i, distance);
-      prefetch(exp_avg + i, distance);
-      prefetch(exp_avg_sq + i, distance);
+      for (const Stored* moment : moments) prefetch(moment + i, distance);
       prefetch(gradient + i, distance);
       if constexpr (kSplit) prefetch(parameter + i, distance);
     }
     const auto g = hn::And(load_words(gradient + i), nothing);
-    const auto m = hn::Add(load_words(exp_avg + i), nothing);
-    const auto v = hn::Add(load_words(exp_avg_sq + i), nothing);
+    std::array<hn::Vec<Words>, moment_count> kept;
+    for (int k = 0; k < moment_count; ++k) kept[k] = hn::Add(load_words(moments[k] + i), nothing);
     const auto p = hn::Add(load_words(master + i), g);
     auto out = hn::ShiftRight<16>(p);
     if constexpr (kSplit) out = hn::Add(load_words(parameter + i), g);
-    store_words<false>(m, exp_avg + i);
-    store_words<false>(v, exp_avg_sq + i);
+    for (int k = 0; k < moment_count; ++k) store_words<false>(kept[k], moments[k] + i);
     store_words<false>(p, master + i);
     store_words<!kSplit>(out, parameter + i);
   }
@@ -115,8 +118,16 @@ void stream_typed(const OptimizerState& state, std::uint32_t zero, std::int64_t 
 
 void stream(const OptimizerState& state, std::uint32_t zero, std::int64_t distance) {
   with_state_types(state.precision, state.format,
-                   [&]<class Master, class Moment>(auto, Master, Moment)
-                       HWY_ATTR { stream_typed<Master, Moment>(state, zero, distance); });
+                   [&]<class Master, class Stored>(auto, Master, Stored) HWY_ATTR {
+                     switch (moments_of(state.rule).count()) {
+                       case 0:
+                         return stream_typed<0, Master, Stored>(state, zero, distance);
+                       case 1:
+                         return stream_typed<1, Master, Stored>(state, zero, distance);
+                       default:
+                         return stream_typed<2, Master, Stored>(state, zero, distance);
+                     }
+                   });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -200,10 +211,10 @@ Streaming fastest_stream(const HostUpdate& memory, int threads, Seconds seconds_
 }
 
 /// One iteration is an update and a stream, in alternating order; the reported time is the update's.
-void adamw_against_stream(benchmark::State& state, std::int64_t elements, int threads, Seconds seconds_of,
-                          const StateFormat& format) {
+void update_against_stream(benchmark::State& state, std::int64_t elements, int threads, Seconds seconds_of,
+                           UpdateRule rule, const StateFormat& format) {
   TaskArena(threads).execute([&] {
-    const HostUpdate memory(elements, format);
+    const HostUpdate memory(elements, rule, format);
     memory.run();
     const Streaming streamed = fastest_stream(memory, threads, seconds_of);
     std::vector<double> update_seconds, stream_seconds, ratios;
@@ -221,9 +232,10 @@ void adamw_against_stream(benchmark::State& state, std::int64_t elements, int th
       ratios.push_back(bare / update);
     }
     const auto count = static_cast<double>(elements);
-    state.counters["adamw_parameters_per_second"] = count / median(update_seconds);
+    const std::string name(name_of(rule));
+    state.counters[name + "_parameters_per_second"] = count / median(update_seconds);
     state.counters["stream_parameters_per_second"] = count / median(stream_seconds);
-    state.counters["adamw_bytes_per_second"] = memory.bytes() / median(update_seconds);
+    state.counters[name + "_bytes_per_second"] = memory.bytes() / median(update_seconds);
     state.counters["rate_of_stream"] = median(ratios);
   });
 }
@@ -237,12 +249,19 @@ int main(int argc, char** argv) {
   const int threads = argc > 2 ? std::atoi(argv[2]) : 2;
   const bool cpu = argc > 3 && std::string_view(argv[3]) == "cpu";
   const strata::Seconds seconds_of = cpu ? strata::cpu_seconds : strata::seconds_on_host;
+  const std::string_view word = argc > 4 ? argv[4] : "adamw";
+  const auto rule = std::ranges::find(strata::kUpdateRules, word,
+                                      [](strata::UpdateRule each) { return strata::name_of(each); });
+  if (rule == strata::kUpdateRules.end()) {
+    fmt::print(stderr, "there is no update rule '{}'\n", word);
+    return 2;
+  }
   for (const bool split : {false, true}) {
     for (const strata::DType moments : {strata::DType::fp32, strata::DType::bf16}) {
-      const std::string name = fmt::format("adamw_against_stream/master_{}/moments_{}",
+      const std::string name = fmt::format("{}_against_stream/master_{}/moments_{}", word,
                                            split ? "split" : "fp32", strata::name_of(moments));
-      benchmark::RegisterBenchmark(name.c_str(), strata::adamw_against_stream, elements, threads, seconds_of,
-                                   strata::StateFormat{.split_master = split, .moments = moments})
+      benchmark::RegisterBenchmark(name.c_str(), strata::update_against_stream, elements, threads, seconds_of,
+                                   *rule, strata::StateFormat{.split_master = split, .moments = moments})
           ->UseManualTime()
           ->Iterations(30)
           ->Unit(benchmark::kMillisecond);

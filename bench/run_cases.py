@@ -83,6 +83,9 @@ CASES = [
     Case("fp8, trained_as fp8, tiny budget", {"train.precision": "fp8", "memory.trained_as": "fp8", "memory.device": "384KiB"}),
     # Optimizers and policies.
     Case("sgd", {"optimizer.type": "sgd"}),
+    Case("lion in bf16", {"optimizer": {"type": "lion", "lr": 1e-4, "moments": "bf16"}}),
+    Case("rmsprop with momentum", {"optimizer": {"type": "rmsprop", "alpha": 0.95, "momentum": 0.9}}),
+    Case("adagrad", {"optimizer": {"type": "adagrad", "lr": 0.01}}),
     Case("sgd with momentum in bf16", {"optimizer": {"type": "sgd", "momentum": 0.9, "moments": "bf16"}}),
     Case("groups, decay of all, no clipping", {"optimizer": {"decay": "all", "clip_norm": 0, "groups": [
         {"tensors": "*norm*", "weight_decay": 0}, {"tensors": ["*embed_tokens*"], "lr_factor": 0.1}]}}),

@@ -76,51 +76,52 @@ void fill_with_zeros(Device& device, std::byte* memory, Bytes bytes) {
   fill(device, memory, bytes, sized<std::vector<std::byte>>(std::min(bytes, MiB)));
 }
 
-HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)
-    : arena_(parameters * (size_of(DType::bf16) + format.state_bytes(DType::bf16)) + 5 * 16 * kPhase) {
+HostUpdate::HostUpdate(std::int64_t parameters, UpdateRule rule, const StateFormat& format)
+    : state_{.rule = rule, .precision = DType::bf16, .format = format, .elements = parameters} {
+  constexpr Bytes kElement = size_of(DType::bf16);
+  state_.format.kept = moments_of(rule);
+  arena_ = Arena(parameters * (kElement + state_.format.state_bytes(DType::bf16)) + 5 * 16 * kPhase);
   std::byte* next = arena_.data();
   const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element + kPhase); };
-  state_ = {.precision = DType::bf16,
-            .format = format,
-            .elements = parameters,
-            .master = take(format.master_bytes(DType::bf16)),
-            .moments = {},
-            .gradient = nullptr,
-            .parameter = nullptr};
-  for (const Moment moment : {Moment::exp_avg, Moment::exp_avg_sq})
-    state_.of(moment) = take(format.moment_bytes());
-  state_.parameter = take(size_of(DType::bf16));
-  auto* gradient = reinterpret_cast<bfloat16*>(take(size_of(DType::bf16)));
+  state_.master = take(format.master_bytes(DType::bf16));
+  state_.format.kept.for_each([&](Moment moment) { state_.of(moment) = take(format.moment_bytes()); });
+  state_.parameter = take(kElement);
+  auto* gradient = reinterpret_cast<bfloat16*>(take(kElement));
   state_.gradient = gradient;
   with_state_types(DType::bf16, format, [&]<typename Master, typename Stored>(auto, Master, Stored) {
     for_ranges(parameters, 64 * 1024, [&](std::int64_t first, std::int64_t last, int) {
+      const auto value_of = [](std::int64_t i) { return static_cast<float>(i % 1013) * 1e-3F - 0.5F; };
       for (std::int64_t i = first; i < last; ++i) {
-        const float value = static_cast<float>(i % 1013) * 1e-3F - 0.5F;
-        static_cast<bfloat16*>(state_.parameter)[i] = gradient[i] = bfloat16(value);
-        static_cast<Master*>(state_.master)[i] = Master(value);
-        static_cast<Stored*>(state_.of(Moment::exp_avg))[i] = Stored(0.1F * value);
-        static_cast<Stored*>(state_.of(Moment::exp_avg_sq))[i] = Stored(0.01F * value * value);
+        static_cast<bfloat16*>(state_.parameter)[i] = gradient[i] = bfloat16(value_of(i));
+        static_cast<Master*>(state_.master)[i] = Master(value_of(i));
       }
+      state_.format.kept.for_each([&](Moment moment) {
+        auto* stored = static_cast<Stored*>(state_.of(moment));
+        // Squares are not negative.
+        for (std::int64_t i = first; i < last; ++i) stored[i] = Stored(0.01F * value_of(i) * value_of(i));
+      });
     });
   });
 }
 
 OptimizerState HostUpdate::with_phase(Bytes phase) const {
   OptimizerState state = state_;
-  const auto moved = [&](auto* array, Bytes arrays_before) {
+  Bytes arrays_before = 0;
+  const auto moved = [&](auto* array) {
     return static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array))) +
-           arrays_before * (phase - kPhase);
+           ++arrays_before * (phase - kPhase);
   };
-  state.of(Moment::exp_avg) = moved(state.of(Moment::exp_avg), 1);
-  state.of(Moment::exp_avg_sq) = moved(state.of(Moment::exp_avg_sq), 2);
-  state.parameter = moved(state.parameter, 3);
-  state.gradient = moved(state.gradient, 4);
+  state.format.kept.for_each([&](Moment moment) { state.of(moment) = moved(state.of(moment)); });
+  state.parameter = moved(state.parameter);
+  state.gradient = moved(state.gradient);
   return state;
 }
 
 void HostUpdate::run() const {
-  update(coefficients(
-             {.policy = {.weight_decay = 0.1F}, .learning_rate = 1e-4F, .gradient_scale = 0.5F, .step = 10}),
+  update(coefficients({.policy = {.rule = state_.rule, .weight_decay = 0.1F},
+                       .learning_rate = 1e-4F,
+                       .gradient_scale = 0.5F,
+                       .step = 10}),
          state_);
 }
 

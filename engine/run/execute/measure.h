@@ -8,6 +8,8 @@
 #include "base/dtype.h"
 #include "engine/device/device.h"
 #include "optim/optimizer_state.h"
+#include "optim/state_format.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 
@@ -24,15 +26,17 @@ void wait_for_all(Stream& stream);
 void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dtype);
 void fill_with_zeros(Device& device, std::byte* memory, Bytes bytes);
 
-/// An AdamW update of bf16 parameters as a host lane makes it. The memory is first touched by the threads of
-/// the arena that the caller runs in.
+/// An update of bf16 parameters as a host lane makes it. The memory is first touched by the threads of the
+/// arena that the caller runs in.
 class HostUpdate {
  public:
   /// What each array starts behind the end of the one before. Without it, arrays of 2^26 elements start at
   /// addresses that agree in all bits by which first-level caches look up lines, and drive out each other's.
   static constexpr Bytes kPhase = 4096 + 13 * kAlignment;
 
-  explicit HostUpdate(std::int64_t parameters, const StateFormat& format = {});
+  /// Keeps the rule's moments, whatever format.kept says.
+  explicit HostUpdate(std::int64_t parameters, UpdateRule rule = UpdateRule::adamw,
+                      const StateFormat& format = {});
 
   void run() const;
   /// Bytes that run() reads and writes.
