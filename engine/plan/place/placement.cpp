@@ -1,7 +1,6 @@
 #include "engine/plan/place/placement.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -22,21 +21,16 @@ namespace {
 void place_on_host(Program& program, Bytes budget) {
   constexpr Bytes kMore = 8;              // at most an eighth of what it needs
   constexpr std::size_t kShortPause = 8;  // instructions that nothing waits for long
-  const auto places = [&] {
-    std::vector<Bytes> offsets;
-    std::ranges::transform(program.buffers, std::back_inserter(offsets), &Buffer::offset);
-    return offsets;
-  };
   Bytes lowest = place_tier(program, Tier::host);
   const Bytes most = std::min(budget, lowest + lowest / kMore);
-  std::vector<Bytes> best = places();
+  std::vector<Bytes> best = places_of(program);
   for (std::size_t pause = program.instructions.size() / 2; pause > kShortPause; pause /= 4) {
     const Bytes peak = place_tier(program, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
     if (peak <= most) return;
-    if (peak < lowest) best = places();
+    if (peak < lowest) best = places_of(program);
     lowest = std::min(lowest, peak);
   }
-  for (std::size_t b = 0; b < best.size(); ++b) program.buffers[b].offset = best[b];
+  put_back(program, best);
 }
 
 /// What fits the device, with what is beyond it on the host.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
@@ -15,8 +16,11 @@ namespace {
 Bytes place_tier_within(Program& program, Tier tier, Bytes budget) {
   const Bytes by_size = place_tier(program, tier);
   if (by_size <= budget) return by_size;
+  const std::vector<Bytes> places = places_of(program);
   const Bytes by_end = place_tier(program, tier, PlaceOrder::by_end);
-  return by_end < by_size ? by_end : place_tier(program, tier);
+  if (by_end < by_size) return by_end;
+  put_back(program, places);
+  return by_size;
 }
 
 /// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;

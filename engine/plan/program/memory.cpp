@@ -319,6 +319,17 @@ Program place(const Program& program) {
   return result;
 }
 
+std::vector<Bytes> places_of(const Program& placed) {
+  std::vector<Bytes> places;
+  places.reserve(placed.buffers.size());
+  std::ranges::transform(placed.buffers, std::back_inserter(places), &Buffer::offset);
+  return places;
+}
+
+void put_back(Program& program, const std::vector<Bytes>& places) {
+  for (std::size_t b = 0; b < places.size(); ++b) program.buffers[b].offset = places[b];
+}
+
 TierUse tier_use(const Program& placed, Tier tier) {
   return use_of(placed, tier, lifetimes(placed));
 }

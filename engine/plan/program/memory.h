@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/enum_array.h"
 #include "engine/plan/program/program.h"
@@ -26,6 +27,11 @@ Program place(const Program& program);
 /// done with it. Small buffers share their places with no others, as long as all of them together are less
 /// than a thousandth of the tier. Returns the end of the highest buffer that is ever touched.
 Bytes place_tier(Program& program, Tier tier, PlaceOrder order = PlaceOrder::by_size, std::int32_t pause = 0);
+
+/// The offset of every buffer.
+std::vector<Bytes> places_of(const Program& placed);
+/// Gives every buffer the offset that places_of() told of this program.
+void put_back(Program& program, const std::vector<Bytes>& places);
 
 /// What one tier of a placed program needs.
 struct TierUse {
