@@ -82,9 +82,19 @@ Bytes spared(Bytes bytes) {
   return std::min(bytes, usable_memory() / 16);
 }
 
-/// Bytes per second of AdamW on memory that no cache holds.
-double host_memory_rate(const Trials& trials, int threads) {
-  const std::int64_t parameters = spared(256 * MiB) / 16;
+/// As many as the models train, within limits: fewer tell little, and more take long. The most without
+/// models.
+std::int64_t updated_parameters(std::span<const ProductsOf> models) {
+  constexpr std::int64_t kLeast = 64 * 1024, kMost = 16 * 1024 * 1024;
+  if (models.empty()) return kMost;
+  std::int64_t trained = 0;
+  for (const ProductsOf& of : models) trained += of.model.trained_parameters();
+  return std::clamp(align_up(trained), kLeast, kMost);
+}
+
+/// Bytes per second of AdamW on the host.
+double host_memory_rate(const Trials& trials, int threads, std::int64_t most_parameters) {
+  const std::int64_t parameters = spared(16 * most_parameters) / 16;
   TaskArena arena(threads);
   std::optional<HostUpdate> update;
   arena.execute([&] { update.emplace(parameters); });
@@ -154,8 +164,9 @@ MachineRates measure_machine(Device& device, const Precision& precision, const L
   MachineRates rates;
   rates.cores_copy = device.host_addressable();
   rates.flops_per_second = product_rate(device, trials, precision, models);
-  rates.memory_bytes_per_second = host_memory_rate(trials, threads);
-  const Bytes copied = spared(64 * MiB);
+  const std::int64_t parameters = updated_parameters(models);
+  rates.memory_bytes_per_second = host_memory_rate(trials, threads, parameters);
+  const Bytes copied = spared(4 * parameters);
   Arena host(copied);
   const std::unique_ptr<PinnedHostMemory> pinned = device.pin(host.memory());
   const std::unique_ptr<DeviceMemory> memory = device.allocate(copied);

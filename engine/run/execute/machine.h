@@ -16,9 +16,10 @@ namespace strata {
 double product_rate(Device& device, const Precision& precision);
 
 /// Measures the machine's rates, each as the best of a few trials. Matrix products in `precision` are a large
-/// one and the largest that passes of `models` make. Copies are large, one in each direction of the device.
-/// An AdamW update of host memory runs on `threads` threads. A limited link counts at its limit. If the cores
-/// copy, the rate of one core's copies is measured, too.
+/// one and the largest that passes of `models` make. An AdamW update of host memory runs on `threads`
+/// threads, and copies go in each direction of the device. Both are as large as the models, so that caches
+/// hold as much of them as in the run, up to 16 Mi parameters and 64 MiB; that large without models. A
+/// limited link counts at its limit. If the cores copy, the rate of one core's copies is measured, too.
 ///
 /// Every rank of `ranks` calls it, with equal arguments; null is a run of one. All begin each trial together,
 /// so that ranks that share cores share them here as they do in the run, and all get the same rates.
