@@ -120,7 +120,7 @@ float keep(const UpdateStep& step, double learning_rate) {
   return static_cast<float>(1 - learning_rate * static_cast<float>(step.policy.weight_decay));
 }
 
-/// Of a rate of decay, which is a float.
+/// What a rate of decay leaves to what is new.
 float one_minus(double rate) {
   return static_cast<float>(1 - rate);
 }

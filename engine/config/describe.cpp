@@ -100,7 +100,7 @@ std::string dumped_sections(const std::vector<Section>& sections, const std::vec
   return text;
 }
 
-/// Of a key without a value in a dump.
+/// What a dump says of a key without a value.
 std::string not_given(const Key& key) {
   return fmt::format("({})", key.default_words.empty() ? "not given" : key.default_words);
 }
