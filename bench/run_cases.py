@@ -92,6 +92,7 @@ CASES = [
     Case("split master, bf16 moments", {"train.precision": "bf16", "optimizer": {"master": "split", "moments": "bf16"}}),
     Case("cosine with warm-up, freeze", {"optimizer.schedule": {"type": "cosine", "warmup": 1, "minimum_ratio": 0.1},
                                          "train.freeze": ["*embed_tokens*", "*.mlp.*"]}),
+    Case("wsd", {"optimizer.schedule": {"type": "wsd", "warmup": 1, "decay_ratio": 0.5, "shape": "sqrt"}}),
     # Adapters.
     Case("lora, merged", {"adapter": {"type": "lora", "rank": 4, "dropout": 0.1}}, 1, (EXPORT, MERGE)),
     Case("rslora with patterns", {"adapter": {"type": "rslora", "rank": 4, "targets": ["q_proj", "v_proj"], "rank_pattern": {"v_proj": 2}}},

@@ -5,17 +5,44 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace strata {
 
-enum class ScheduleType : std::uint8_t { constant, linear, cosine };
+/// Let p rise from 0 in the first step behind the warm-up to 1 in the last step. `left` is the part of
+/// peak - minimum that a step has above the minimum.
+enum class ScheduleType : std::uint8_t {
+  constant,         ///< the peak
+  linear,           ///< left = 1 - p
+  cosine,           ///< left = (1 + cos πp) / 2
+  polynomial,       ///< left = (1 - p)^power
+  cosine_restarts,  ///< as cosine, `cycles` times, with p of each cycle
+  wsd,              ///< the peak, and `shape` over the last decay_steps, with p of these
+  inverse_sqrt,  ///< peak · √(timescale / (timescale + steps behind the warm-up)), and at least the minimum
+  piecewise      ///< peak · a factor that is linear between `points`, also in the warm-up
+};
+
+/// How wsd falls: left = 1 - p, (1 + cos πp) / 2, or 1 - √p (Hägele et al. 2024).
+enum class DecayShape : std::uint8_t { linear, cosine, sqrt };
 
 struct LearningRateSchedule {
+  struct Point {
+    std::int64_t step;
+    double factor;
+  };
+
   ScheduleType type = ScheduleType::constant;
   double peak = 0;           ///< learning rate after warm-up
-  double minimum_ratio = 0;  ///< the last step of linear and cosine has minimum_ratio · peak
+  double minimum_ratio = 0;  ///< the minimum is minimum_ratio · peak
   std::int64_t warmup = 0;   ///< steps; step s (from 0) of the warm-up has peak · (s + 1) / (warmup + 1)
   std::int64_t steps = 0;    ///< steps of the whole run
+  double power = 1;
+  std::int64_t cycles = 1;       ///< at least 1, and steps · cycles is an int64
+  std::int64_t decay_steps = 1;  ///< at least 1
+  DecayShape shape = DecayShape::linear;
+  std::int64_t timescale = 1;  ///< steps; at least 1
+  std::vector<Point> points =
+      {};  ///< their steps rise; before and behind them the nearest one's factor holds
 };
 
 /// The learning rate of step `step`, counted from 0.

@@ -2,6 +2,8 @@
 // is (engine/model/graph/unit.h): a stretch of a flat parameter has forgotten it.
 #pragma once
 
+#include <cstddef>
+
 #include "optim/update_rule.h"
 
 namespace strata {
@@ -14,6 +16,7 @@ struct RuleSettings {
 
 struct UpdatePolicy {
   UpdateRule rule = UpdateRule::adamw;
+  std::size_t schedule = 0;         ///< number of OptimizerSettings::schedules
   double learning_rate_factor = 1;  ///< on the schedule's rate
   double weight_decay = 0;
   RuleSettings settings = {};

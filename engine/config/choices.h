@@ -107,10 +107,27 @@ struct Words<DataPacking> {
   static constexpr std::array<std::string_view, 3> list = {"none", "documents", "whole"};
 };
 
-enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
+enum class ScheduleKind : std::uint8_t {
+  constant,
+  linear,
+  cosine,
+  polynomial,
+  cosine_restarts,
+  wsd,
+  inverse_sqrt,
+  piecewise
+};
 template <>
 struct Words<ScheduleKind> {
-  static constexpr std::array<std::string_view, 3> list = {"constant", "linear", "cosine"};
+  static constexpr std::array<std::string_view, 8> list = {
+      "constant", "linear", "cosine", "polynomial", "cosine_restarts", "wsd", "inverse_sqrt", "piecewise"};
+};
+
+/// How the learning rate falls at the end of wsd.
+enum class ScheduleShape : std::uint8_t { linear, cosine, sqrt };
+template <>
+struct Words<ScheduleShape> {
+  static constexpr std::array<std::string_view, 3> list = {"linear", "cosine", "sqrt"};
 };
 
 enum class OptimizerType : std::uint8_t { adamw, lion, rmsprop, adagrad, sgd };

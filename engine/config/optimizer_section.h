@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/config/choices.h"
+#include "engine/config/schedule_section.h"
 
 namespace strata {
 
@@ -15,6 +16,7 @@ namespace strata {
 struct TensorGroup {
   std::vector<std::string> tensors;
   std::optional<double> learning_rate_factor = {}, weight_decay = {};
+  std::optional<ScheduleSection> schedule = {};
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
@@ -31,10 +33,6 @@ struct OptimizerSection {
   double clip_norm = 1.0;           ///< 0: no clipping
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
-  ScheduleKind schedule = ScheduleKind::constant;
-  std::int64_t warmup = 0;
-  double minimum_ratio = 0.1;
-  std::int64_t asked_warmup = 0;  ///< of a warm-up that was cut (engine/config/run_length.h). No key sets it.
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 

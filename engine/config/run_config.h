@@ -16,6 +16,7 @@
 #include "engine/config/plan_section.h"
 #include "engine/config/report_section.h"
 #include "engine/config/samples_section.h"
+#include "engine/config/schedule_section.h"
 #include "engine/config/train_section.h"
 
 namespace strata {
@@ -27,6 +28,7 @@ struct RunConfig {
   SamplesSection samples;
   AdapterSection adapter;
   OptimizerSection optimizer;
+  ScheduleSection schedule;
   ParallelSection parallel;
   MemorySection memory;
   PlanSection plan;

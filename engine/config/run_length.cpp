@@ -24,19 +24,19 @@ void set_steps_of_epochs(RunConfig& config, std::int64_t sequences) {
 }
 
 void cut_warmup(RunConfig& config) {
-  OptimizerSection& optimizer = config.optimizer;
-  if (optimizer.warmup <= config.train.steps) return;
+  ScheduleSection& schedule = config.schedule;
+  if (schedule.warmup <= config.train.steps) return;
   constexpr std::int64_t kPartOfRun = 10;
-  optimizer.asked_warmup = optimizer.warmup;
-  optimizer.warmup = config.train.steps / kPartOfRun;
+  schedule.asked_warmup = schedule.warmup;
+  schedule.warmup = config.train.steps / kPartOfRun;
 }
 
 std::string cut_warmup_text(const RunConfig& config) {
-  const OptimizerSection& optimizer = config.optimizer;
-  if (optimizer.asked_warmup == 0) return "";
+  const ScheduleSection& schedule = config.schedule;
+  if (schedule.asked_warmup == 0) return "";
   return fmt::format(
       "optimizer.schedule.warmup: {} steps of warm-up are more than the run's {}, so it is cut to {}",
-      optimizer.asked_warmup, config.train.steps, optimizer.warmup);
+      schedule.asked_warmup, config.train.steps, schedule.warmup);
 }
 
 }  // namespace strata

@@ -22,6 +22,20 @@ std::string positive(const double& value) {
   return value <= 0 ? "must be greater than 0" : "";
 }
 
+/// A check that a key which some of the section's types have was given to none of the others.
+template <typename S, typename T>
+auto belongs_to(S RunConfig::*section, std::string_view key_of_type, std::vector<T> types, auto S::*field) {
+  return [=](const RunConfig& c) -> std::string {
+    const S& given = c.*section;
+    if (std::ranges::find(types, given.type) != types.end() || given.*field == S().*field) return "";
+    std::vector<std::string_view> words;
+    words.reserve(types.size());
+    for (const T type : types) words.push_back(word_of(type));
+    return fmt::format("belongs to {} {}, not {}", key_of_type, fmt::join(words, " or "),
+                       word_of(given.type));
+  };
+}
+
 void add_model(std::vector<Key>& keys) {
   using S = ModelSection;
   SectionKeys<S> section(keys, "model", &RunConfig::model);
@@ -374,12 +388,10 @@ void add_adapter(std::vector<Key>& keys) {
                        ? "with adapters all but them is frozen; take train.freeze out"
                        : "";
           });
-  /// A value that only adapters have.
   const auto of_adapters = [](Key& key, auto S::*field) {
-    require(key, {"adapter.type"}, [field](const RunConfig& c) -> std::string {
-      if (c.adapter.type != AdapterType::none || c.adapter.*field == S().*field) return "";
-      return "belongs to adapter.type lora, rslora or dora, and this run has none";
-    });
+    using enum AdapterType;
+    require(key, {"adapter.type"},
+            belongs_to<S, AdapterType>(&RunConfig::adapter, "adapter.type", {lora, rslora, dora}, field));
   };
   of_adapters(section.add<Integer<std::int64_t>>("rank", &S::rank, "", "Rows of A and columns of B.",
                                                  rank_of_adapters),
@@ -430,17 +442,8 @@ void add_optimizer(std::vector<Key>& keys) {
   using S = OptimizerSection;
   SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
   using enum OptimizerType;
-  /// Says where a key belongs that the run's type does not have, if it is not what it is when left out.
   const auto of = [](const std::vector<OptimizerType>& types, auto S::*field) {
-    return [types, field](const RunConfig& c) -> std::string {
-      if (std::ranges::find(types, c.optimizer.type) != types.end() || c.optimizer.*field == S().*field)
-        return "";
-      std::vector<std::string_view> words;
-      words.reserve(types.size());
-      for (const OptimizerType type : types) words.push_back(word_of(type));
-      return fmt::format("belongs to optimizer.type {}, and this run has {}", fmt::join(words, " or "),
-                         word_of(c.optimizer.type));
-    };
+    return belongs_to<S, OptimizerType>(&RunConfig::optimizer, "optimizer.type", types, field);
   };
   section.add<Word<OptimizerType>>(
       "type", &S::type, "",
@@ -487,9 +490,10 @@ void add_optimizer(std::vector<Key>& keys) {
                             "Groups of tensors with other settings: [{tensors: '*.bias', weight_decay: 0}, "
                             "{tensors: ['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: "
                             "patterns of names, as in train.freeze. lr_factor: factor on the learning rate. "
-                            "weight_decay: in place of optimizer.weight_decay and decay. If several groups "
-                            "fit a tensor, the last one with lr_factor gives its lr_factor, and the last one "
-                            "with weight_decay gives its weight_decay. A resumed run may have other groups.");
+                            "weight_decay: in place of optimizer.weight_decay and decay. schedule: a map in "
+                            "place of optimizer.schedule, with its keys and their defaults. If several "
+                            "groups fit a tensor, the last one with such a key gives it. A resumed run may "
+                            "have other groups.");
   section.add<Number>("clip_norm", &S::clip_norm, "",
                       "Largest global norm of the gradient. 0: no clipping, and updates need not wait for "
                       "the end of the backward pass.",
@@ -521,28 +525,87 @@ void add_optimizer(std::vector<Key>& keys) {
       });
 }
 
+std::string check_points(const std::vector<SchedulePoint>& points) {
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    if (points[p].step < 0 || points[p].step > kLargestCount)
+      return fmt::format("a point's step must be between 0 and {}", kLargestCount);
+    if (points[p].factor < 0) return "a point's factor must not be negative";
+    if (p > 0 && points[p].step <= points[p - 1].step) return "the points' steps must rise";
+  }
+  return "";
+}
+
 void add_schedule(std::vector<Key>& keys) {
-  using S = OptimizerSection;
-  SectionKeys<S> section(keys, "optimizer.schedule", &RunConfig::optimizer);
-  section.add<Word<ScheduleKind>>("type", &S::schedule, "",
-                                  "The learning rate from the end of the warm-up to the last step.");
-  require(section.add<Integer<std::int64_t>>(
-              "warmup", &S::warmup, "steps",
-              "Steps in which the learning rate rises linearly to optimizer.lr. "
-              "Step s, counted from 0, has lr · (s + 1) / (warmup + 1). If --set or "
-              "train.epochs make the run shorter than its warm-up, a tenth of the "
-              "run's steps is taken.",
-              not_negative),
+  using S = ScheduleSection;
+  using Int = Integer<std::int64_t>;
+  using enum ScheduleKind;
+  SectionKeys<S> section(keys, "optimizer.schedule", &RunConfig::schedule);
+  const auto of = [](ScheduleKind type, Key& key, auto S::*field) {
+    require(key, {"optimizer.schedule.type"},
+            belongs_to<S, ScheduleKind>(&RunConfig::schedule, "optimizer.schedule.type", {type}, field));
+  };
+  section.add<Word<ScheduleKind>>(
+      "type", &S::type, "",
+      "The learning rate from the end of the warm-up to the last step. Let p rise from 0 in the first step "
+      "after the warm-up to 1 in the last step, and let r be minimum_ratio. constant: lr. linear: lr · (r + "
+      "(1 - r) · (1 - p)). cosine: lr · (r + (1 - r) · (1 + cos πp) / 2). polynomial: lr · (r + (1 - r) · (1 "
+      "- p)^power). cosine_restarts: cosine, `cycles` times. wsd: lr, and over the last part of the run a "
+      "fall to lr · r (warm-up, stable, decay). inverse_sqrt: lr · √(timescale / (timescale + t)), t steps "
+      "after the warm-up, and at least lr · r. piecewise: a line through points.");
+  require(section.add<Int>("warmup", &S::warmup, "steps",
+                           "Steps in which the learning rate rises linearly to optimizer.lr. "
+                           "Step s, counted from 0, has lr · (s + 1) / (warmup + 1). If --set or "
+                           "train.epochs make the run shorter than its warm-up, a tenth of the "
+                           "run's steps is taken.",
+                           not_negative),
           {"train.steps"}, [](const RunConfig& c) -> std::string {
-            if (c.train.epochs || c.optimizer.warmup <= c.train.steps) return "";
+            if (c.train.epochs || c.schedule.warmup <= c.train.steps) return "";
             return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)",
-                               c.optimizer.warmup, c.train.steps);
+                               c.schedule.warmup, c.train.steps);
           });
   section.add<Number>("minimum_ratio", &S::minimum_ratio, "",
-                      "With linear and cosine, the last step has this part r of optimizer.lr. Let p rise "
-                      "from 0 in the first step after the warm-up to 1 in the last step. Then linear has lr "
-                      "· (r + (1 - r) · (1 - p)) and cosine lr · (r + (1 - r) · (1 + cos πp) / 2).",
+                      "The part of optimizer.lr that the last step has. constant and piecewise do not read "
+                      "it, and inverse_sqrt never falls below it.",
                       fraction);
+  of(wsd,
+     section.add<Number>("decay_ratio", &S::decay_ratio, "",
+                         "Of wsd: the part of the run's steps, at its end, over which the rate falls.",
+                         positive_fraction),
+     &S::decay_ratio);
+  of(wsd,
+     section.add<Word<ScheduleShape>>(
+         "shape", &S::shape, "",
+         "Of wsd: how the rate falls, with p from 0 to 1 over that part. linear: by 1 - p. cosine: by (1 + "
+         "cos πp) / 2. sqrt: by 1 - √p."),
+     &S::shape);
+  of(polynomial, section.add<Number>("power", &S::power, "", "Of polynomial: its exponent.", positive),
+     &S::power);
+  of(cosine_restarts,
+     section.add<Int>(
+         "cycles", &S::cycles, "", "Of cosine_restarts: how often the rate falls from lr to its minimum.",
+         [](const std::int64_t& value) -> std::string {
+           constexpr std::int64_t kMostCycles = 1'000'000;
+           return value > kMostCycles ? fmt::format("must be at most {}", kMostCycles) : at_least_one(value);
+         }),
+     &S::cycles);
+  Key& timescale = section.add<Int>(
+      "timescale", &S::timescale, "steps", "Of inverse_sqrt: after this number of steps the rate is lr / √2.",
+      [](const std::optional<std::int64_t>& value) { return at_least_one(value.value_or(1)); });
+  timescale.default_words = "default the warm-up, or 10000 without one";
+  of(inverse_sqrt, timescale, &S::timescale);
+  Key& points = section.add<SchedulePoints>(
+      "points", &S::points, "",
+      "Of piecewise: [[step, factor on lr], …], with rising steps that count from 0. Between two points the "
+      "rate is a line, so points at neighboring steps make a jump. Before the first and after the last one "
+      "their factors hold. A warm-up multiplies them. [[0, 1], [800, 1], [801, 0.1]]: a tenth after step "
+      "800.",
+      check_points);
+  of(piecewise, points, &S::points);
+  require(points, {"optimizer.schedule.type"}, [](const RunConfig& c) -> std::string {
+    return c.schedule.type == piecewise && c.schedule.points.empty()
+               ? "piecewise needs points: give [[step, factor on lr], …]"
+               : "";
+  });
 }
 
 }  // namespace

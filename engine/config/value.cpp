@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "engine/config/group_schedule.h"
 #include "engine/config/path_text.h"
 
 namespace strata::value {
@@ -55,16 +56,6 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-/// read(), whose error says where it happened.
-template <typename Read>
-auto read_within(const std::string& place, const Read& read) {
-  try {
-    return read();
-  } catch (const WrongValue& error) {
-    throw WrongValue(fmt::format("{}: {}", place, error.what()));
-  }
-}
-
 StepSpan read_span(const YAML::Node& node) {
   constexpr std::string_view kExpected = "a step such as 3 or a range such as 100-102";
   const std::string text = word(node, kExpected);
@@ -95,15 +86,17 @@ TensorGroup read_group(const YAML::Node& node) {
         group.learning_rate_factor = read_not_negative(entry.second);
       } else if (key == "weight_decay") {
         group.weight_decay = read_not_negative(entry.second);
+      } else if (key == "schedule") {
+        group.schedule = read_group_schedule(entry.second);
       } else {
-        throw WrongValue("is no key of a group, which has tensors, lr_factor and weight_decay");
+        throw WrongValue("is no key of a group, which has tensors, lr_factor, weight_decay and schedule");
       }
     });
   }
   if (group.tensors.empty())
     throw WrongValue("names no tensors; add patterns of their names, as tensors: '*.bias'");
-  if (!group.learning_rate_factor && !group.weight_decay)
-    throw WrongValue("changes nothing; add lr_factor or weight_decay, or take it out");
+  if (!group.learning_rate_factor && !group.weight_decay && !group.schedule)
+    throw WrongValue("changes nothing; add lr_factor, weight_decay or schedule, or take it out");
   return group;
 }
 
@@ -336,9 +329,31 @@ std::string TensorGroups::write(const std::vector<TensorGroup>& value) {
     std::string text = "\"tensors\": " + PatternList::write(group.tensors);
     if (group.learning_rate_factor) text += fmt::format(", \"lr_factor\": {}", *group.learning_rate_factor);
     if (group.weight_decay) text += fmt::format(", \"weight_decay\": {}", *group.weight_decay);
+    if (group.schedule) text += ", \"schedule\": " + write_group_schedule(*group.schedule);
     groups.push_back("{" + text + "}");
   }
   return fmt::format("[{}]", fmt::join(groups, ", "));
+}
+
+std::vector<SchedulePoint> SchedulePoints::read(const YAML::Node& node) {
+  constexpr std::string_view kExample = "a list such as [[0, 1], [800, 0.1]]";
+  if (!node.IsSequence()) refuse(node, kExample);
+  std::vector<SchedulePoint> points;
+  for (const YAML::Node& item : node) {
+    if (!item.IsSequence() || item.size() != 2) refuse(item, "a step and a factor, as [800, 0.1]");
+    points.push_back(read_within(fmt::format("point {}", points.size() + 1), [&] {
+      return SchedulePoint{Integer<std::int64_t>::read(item[0]), Number::read(item[1])};
+    }));
+  }
+  return points;
+}
+
+std::string SchedulePoints::write(const std::vector<SchedulePoint>& value) {
+  if (value.empty()) return "";
+  std::vector<std::string> points;
+  points.reserve(value.size());
+  for (const auto& [step, factor] : value) points.push_back(fmt::format("[{}, {}]", step, factor));
+  return fmt::format("[{}]", fmt::join(points, ", "));
 }
 
 std::vector<DataSource> DataSources::read(const YAML::Node& node, const std::string& run_file_folder) {

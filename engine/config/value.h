@@ -27,6 +27,7 @@
 #include "engine/config/data_section.h"
 #include "engine/config/optimizer_section.h"
 #include "engine/config/report_section.h"
+#include "engine/config/schedule_section.h"
 
 namespace YAML {
 class Node;
@@ -56,6 +57,16 @@ std::string word(const YAML::Node& node, std::string_view expected);
 /// `expected`.
 std::string plain_text(const YAML::Node& node, std::string_view expected);
 [[noreturn]] void refuse(const YAML::Node& node, std::string_view expected);
+
+/// read(), whose error says where it happened.
+template <typename Read>
+auto read_within(const std::string& place, const Read& read) {
+  try {
+    return read();
+  } catch (const WrongValue& error) {
+    throw WrongValue(fmt::format("{}: {}", place, error.what()));
+  }
+}
 
 /// Calls read(pattern, value) for the entries of a map from patterns, in their order. Throws WrongValue if
 /// the node is no map, or has a pattern twice.
@@ -163,6 +174,13 @@ struct TensorGroups {
   static std::string type() { return "list of maps"; }
   static std::vector<TensorGroup> read(const YAML::Node& node);
   static std::string write(const std::vector<TensorGroup>& value);
+};
+
+/// [[step, factor], …]; not given if empty.
+struct SchedulePoints {
+  static std::string type() { return "list of pairs"; }
+  static std::vector<SchedulePoint> read(const YAML::Node& node);
+  static std::string write(const std::vector<SchedulePoint>& value);
 };
 
 /// [{path: 'code/*.txt', weight: 0.3}, …]; not given if empty.

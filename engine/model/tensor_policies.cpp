@@ -69,8 +69,10 @@ void TensorPolicies::decide(Unit& unit) {
     if (tensor.flat == Flat::frozen) continue;
     const bool is_matrix = tensor.hf_shape.size() > 1;
     UpdatePolicy policy = policies_[is_matrix ? 0 : 1];
-    for (auto& [given, patterns] : groups_) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      auto& [given, patterns] = groups_[g];
       if (!patterns.match(tensor.hf_name)) continue;
+      if (given.schedule) policy.schedule = g + 1;
       policy.learning_rate_factor = given.learning_rate_factor.value_or(policy.learning_rate_factor);
       policy.weight_decay = given.weight_decay.value_or(policy.weight_decay);
     }

@@ -1,5 +1,6 @@
 // Which policy updates each tensor: that of matrices or of vectors, as the run file's optimizer section has
-// it, with what optimizer.groups give for the tensor's name.
+// it, with what optimizer.groups give for the tensor's name. UpdatePolicy::schedule is 0 for the run's, and
+// the number of the group, from 1, for that of a group.
 #pragma once
 
 #include <string_view>

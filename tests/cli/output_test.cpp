@@ -352,7 +352,8 @@ TEST_F(Output, OfPlanAndTrainSaysWhichTensorsHaveWhichPolicy) {
   EXPECT_THAT(strata(run).out, HasSubstr(line));
   const nlohmann::json policies = report(run)["policies"];
   ASSERT_EQ(policies.size(), 2U);
-  expect_keys(policies[1], {"rule", "lr_factor", "weight_decay", "parameters", "tensors"});
+  expect_keys(policies[1],
+              {"rule", "lr_factor", "schedule_of_group", "weight_decay", "parameters", "tensors"});
   EXPECT_EQ(policies[1]["lr_factor"], 0.5);
 }
 

@@ -77,13 +77,21 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.weight_decay", "0"},
     {"optimizer.decay", "all"},
     {"optimizer.groups",
-     "[{tensors: '*.bias', weight_decay: 0}, {tensors: [a, \"b'*\"], lr_factor: 1e-3, weight_decay: 0.25}]"},
+     "[{tensors: '*.bias', weight_decay: 0}, {tensors: [a, \"b'*\"], lr_factor: 1e-3, weight_decay: 0.25}, "
+     "{tensors: c, schedule: {}}, {tensors: d, schedule: {type: piecewise, warmup: 500, points: [[3, "
+     "0.5]]}}]"},
     {"optimizer.clip_norm", "3"},
     {"optimizer.master", "split"},
     {"optimizer.moments", "bf16"},
     {"optimizer.schedule.type", "linear"},
     {"optimizer.schedule.warmup", "5"},
     {"optimizer.schedule.minimum_ratio", "0.05"},
+    {"optimizer.schedule.decay_ratio", "0.3"},
+    {"optimizer.schedule.shape", "sqrt"},
+    {"optimizer.schedule.power", "1.5"},
+    {"optimizer.schedule.cycles", "4"},
+    {"optimizer.schedule.timescale", "70"},
+    {"optimizer.schedule.points", "[[0, 1], [800, 0.316], [900, 1e-1]]"},
     {"parallel.data", "2"},
     {"parallel.replicate", "2"},
     {"parallel.shard", "2"},
@@ -132,6 +140,18 @@ const std::map<std::string, std::string> kOtherValues = {
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
 const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
 
+/// What an optimizer needs to have the key.
+const std::map<std::string, std::string> kTypes = {
+    {"optimizer.momentum", "type: sgd"},
+    {"optimizer.alpha", "type: rmsprop"},
+    {"optimizer.schedule.decay_ratio", "schedule: {type: wsd}"},
+    {"optimizer.schedule.shape", "schedule: {type: wsd}"},
+    {"optimizer.schedule.power", "schedule: {type: polynomial}"},
+    {"optimizer.schedule.cycles", "schedule: {type: cosine_restarts}"},
+    {"optimizer.schedule.timescale", "schedule: {type: inverse_sqrt}"},
+    {"optimizer.schedule.points", "schedule: {type: piecewise}"},
+};
+
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
@@ -141,9 +161,8 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
-  const std::string optimizer = path == "optimizer.momentum" ? "optimizer: {type: sgd}\n"
-                                : path == "optimizer.alpha"  ? "optimizer: {type: rmsprop}\n"
-                                                             : "";
+  const auto type = kTypes.find(path);
+  const std::string optimizer = type == kTypes.end() ? "" : "optimizer: {" + type->second + "}\n";
   const std::string adapter = path.starts_with("adapter.") ? "adapter: {type: lora}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
   const std::string trace =
@@ -171,11 +190,12 @@ TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
     // Not with train.steps, with model.architecture, with data.path, with token ids, with a pipeline, with
-    // optimizer.betas, with train.freeze, and with train.precision fp16, which train.loss_scale needs.
+    // optimizer.betas, with a linear schedule, with train.freeze, and with train.precision fp16, which
+    // train.loss_scale needs.
     if (path != "train.epochs" && path != "model.path" && path != "data.sources" && path != "data.fields" &&
-        !path.starts_with("adapter.") && path != "optimizer.type" && path != "optimizer.momentum" &&
-        path != "optimizer.alpha" && path != "plan.order" && path != "optimizer.master" &&
-        path != "parallel.reduce_dtype" && path != "memory.trained_as" && path != "memory.frozen_as")
+        !path.starts_with("adapter.") && path != "optimizer.type" && !kTypes.contains(path) &&
+        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype" &&
+        path != "memory.trained_as" && path != "memory.frozen_as")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -261,6 +281,12 @@ optimizer:
     type: constant
     warmup: 0
     minimum_ratio: 0.1
+    decay_ratio: 0.2
+    shape: linear
+    power: 2
+    cycles: 1
+    # timescale: (default the warm-up, or 10000 without one)
+    # points: (not given)
 parallel:
   data: 1
   replicate: 1

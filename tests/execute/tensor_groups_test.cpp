@@ -34,7 +34,10 @@ const std::vector<TensorGroup> kGroups = {
     {.tensors = {"model.embed_tokens.*"}, .learning_rate_factor = 0.25},
     {.tensors = {"model.layers.0.*"}, .learning_rate_factor = 2, .weight_decay = 0.5},
     {.tensors = {"*.1.self_attn.k_proj.*", "*.up_proj.*"}, .weight_decay = 0.75},
-    {.tensors = {"*norm*"}, .learning_rate_factor = 0.5, .weight_decay = 0.125}};
+    {.tensors = {"*norm*"}, .learning_rate_factor = 0.5, .weight_decay = 0.125},
+    {.tensors = {"*.o_proj.*"},
+     .schedule = ScheduleSection{.type = ScheduleKind::piecewise, .points = {{0, 0.375}}}},
+    {.tensors = {"*.1.self_attn.o_proj.*"}, .learning_rate_factor = 2}};
 
 RunConfig run_with_groups(const TemporaryFolder& folder) {
   RunConfig config = tiny_run(folder.path());
@@ -54,6 +57,8 @@ void expect_each_tensor_as_alone(RunConfig config, const std::vector<std::string
     uniform.optimizer.groups.clear();
     uniform.optimizer.decay = Decay::all;
     uniform.optimizer.learning_rate *= model.policies[p].learning_rate_factor;
+    if (const std::size_t group = model.policies[p].schedule; group > 0)
+      uniform.schedule = *config.optimizer.groups[group - 1].schedule;
     uniform.optimizer.weight_decay = model.policies[p].weight_decay;
     const Tensors expected = left_by(uniform, kinds);
     for (const Unit& unit : model.units) {
@@ -81,7 +86,8 @@ TEST(TensorGroups, UpdateEachTensorAsItsPolicySays) {
       config.train.precision = precision;
       config.memory.device = on_device ? kUnlimited : smallest_bytes(config);
       expect_each_tensor_as_alone(config, {"model.embed_tokens.weight", "model.layers.2.mlp.up_proj.weight",
-                                           "model.layers.2.mlp.gate_proj.weight", "model.norm.weight"});
+                                           "model.layers.2.mlp.gate_proj.weight", "model.norm.weight",
+                                           "model.layers.1.self_attn.o_proj.weight"});
     }
   }
 }
@@ -92,7 +98,8 @@ TEST(TensorGroups, UpdateEachTensorAsItsPolicySaysByEveryRule) {
     RunConfig config = run_with_groups(folder);
     test::set_rule(config.optimizer, rule);
     expect_each_tensor_as_alone(config, {"model.embed_tokens.weight", "model.layers.2.mlp.up_proj.weight",
-                                         "model.layers.2.mlp.gate_proj.weight", "model.norm.weight"});
+                                         "model.layers.2.mlp.gate_proj.weight", "model.norm.weight",
+                                         "model.layers.1.self_attn.o_proj.weight"});
   }
 }
 

@@ -80,7 +80,7 @@ class UpdateRuleWay : public ::testing::TestWithParam<Way> {
     config.optimizer.master = way.master;
     config.optimizer.moments = way.moments;
     config.optimizer.clip_norm = way.clip_norm;
-    config.optimizer.schedule = ScheduleKind::cosine;
+    config.schedule.type = ScheduleKind::cosine;
     return config;
   }
   RunConfig config() const { return config(GetParam()); }
@@ -116,7 +116,7 @@ TEST_P(UpdateRuleWay, PlacementChangesNoBitAndThePlanIsExact) {
 
 TEST_P(UpdateRuleWay, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
   RunConfig config = this->config();
-  config.optimizer.schedule = ScheduleKind::constant;  // another would follow the number of steps
+  config.schedule.type = ScheduleKind::constant;  // another would follow the number of steps
   const std::string straight = run(config).result.state_hash;
   test::QueuedDevice queued({.threads = 2, .link = {}});
   for (Device* device : {static_cast<Device*>(nullptr), static_cast<Device*>(&queued)}) {
@@ -133,7 +133,7 @@ TEST_P(UpdateRuleWay, Learns) {
   constexpr EnumArray<UpdateRule, double> kRates = {3e-3, 0.2, 0.02, 1e-3, 2e-3, 3e-4, 0.02};
   RunConfig config = this->config();
   config.optimizer.learning_rate = kRates[GetParam().rule];
-  config.optimizer.schedule = ScheduleKind::constant;
+  config.schedule.type = ScheduleKind::constant;
   config.train.steps = 30;
   const TrainResult result = run(config).result;
   EXPECT_LT(result.steps.back().loss, 0.9 * result.steps.front().loss);
@@ -277,7 +277,7 @@ TEST_F(UpdateRuleRun, SkipsAStepThatOverflowsWithoutATrace) {
   for (const UpdateRule rule : other_rules()) {
     for (const bool on_host : {false, true}) {
       RunConfig config = this->config({rule, DType::fp16});
-      config.optimizer.schedule = ScheduleKind::constant;  // another would follow the number of steps
+      config.schedule.type = ScheduleKind::constant;  // another would follow the number of steps
       config.train.loss_scale_initial = 1024;
       config.train.loss_scale_growth = 1e30;  // after the first step
       config.train.loss_scale_interval = 1;

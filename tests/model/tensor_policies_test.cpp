@@ -98,6 +98,16 @@ TEST(TensorPolicies, AreOverriddenByTheLastGroupThatFitsKeyByKey) {
   EXPECT_THAT(model.policies, SizeIs(2 + 5));
 }
 
+TEST(TensorPolicies, HaveTheScheduleOfTheLastGroupWithOne) {
+  const ScheduleSection wsd = {.type = ScheduleKind::wsd};
+  const Model model = build_with(optimizer_with(
+      {{{"*.bias"}, {}, {}, wsd}, {{"model.layers.1.*"}, {}, {}, wsd}, {{"model.layers.1.*"}, 3, 0}}));
+  EXPECT_EQ(policy_of(model, "model.norm.weight").schedule, 0U);
+  EXPECT_EQ(policy_of(model, "model.layers.0.self_attn.q_proj.bias").schedule, 1U);
+  EXPECT_EQ(policy_of(model, "model.layers.1.self_attn.q_proj.bias").schedule, 2U);
+  EXPECT_EQ(policy_of(model, "model.layers.1.self_attn.q_proj.bias").learning_rate_factor, 3);
+}
+
 TEST(TensorPolicies, HaveOneNumberWhereTheyAreEqual) {
   EXPECT_THAT(build_with(optimizer_with({{{"*.bias"}, {}, 0}, {{"*.mlp.*"}, 1, 0.2}})).policies, SizeIs(2));
 }

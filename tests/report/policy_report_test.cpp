@@ -5,6 +5,7 @@
 #include "engine/model/build_model.h"
 #include "engine/model/model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace strata {
@@ -50,6 +51,17 @@ TEST(PolicyReport, NamesTheRule) {
   EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies sgd_momentum, lr, weight decay"));
   optimizer.type = OptimizerType::rmsprop;
   EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies rmsprop_momentum, lr, "));
+}
+
+TEST(PolicyReport, NamesTheGroupWhoseScheduleATensorFollows) {
+  OptimizerSection optimizer = kOptimizer;
+  optimizer.groups.push_back({.tensors = {"*norm*"}, .schedule = ScheduleSection()});
+  const Model model = model_with(optimizer);
+  EXPECT_THAT(policies_text(model),
+              ::testing::HasSubstr("adamw, lr by the schedule of group 3, weight decay "));
+  const nlohmann::json json = policies_json(model);
+  EXPECT_EQ(json.front()["schedule_of_group"], nullptr);
+  EXPECT_EQ(json.back()["schedule_of_group"], 3);
 }
 
 TEST(PolicyReport, AsJsonNamesEveryTensor) {

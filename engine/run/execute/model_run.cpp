@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/excerpt.h"
 #include "base/system_error.h"
@@ -26,19 +27,61 @@ ScheduleType schedule_type(ScheduleKind key) {
       return ScheduleType::linear;
     case ScheduleKind::cosine:
       return ScheduleType::cosine;
+    case ScheduleKind::polynomial:
+      return ScheduleType::polynomial;
+    case ScheduleKind::cosine_restarts:
+      return ScheduleType::cosine_restarts;
+    case ScheduleKind::wsd:
+      return ScheduleType::wsd;
+    case ScheduleKind::inverse_sqrt:
+      return ScheduleType::inverse_sqrt;
+    case ScheduleKind::piecewise:
+      return ScheduleType::piecewise;
   }
   return ScheduleType::constant;
+}
+
+DecayShape decay_shape(ScheduleShape key) {
+  switch (key) {
+    case ScheduleShape::linear:
+      return DecayShape::linear;
+    case ScheduleShape::cosine:
+      return DecayShape::cosine;
+    case ScheduleShape::sqrt:
+      return DecayShape::sqrt;
+  }
+  return DecayShape::linear;
+}
+
+LearningRateSchedule learning_rate_schedule(const RunConfig& config, const ScheduleSection& schedule) {
+  const double decay_steps = std::round(schedule.decay_ratio * static_cast<double>(config.train.steps));
+  LearningRateSchedule result = {
+      .type = schedule_type(schedule.type),
+      .peak = config.optimizer.learning_rate,
+      .minimum_ratio = schedule.minimum_ratio,
+      .warmup = schedule.warmup,
+      .steps = config.train.steps,
+      .power = schedule.power,
+      .cycles = schedule.cycles,
+      .decay_steps = std::max(std::int64_t{1}, static_cast<std::int64_t>(decay_steps)),
+      .shape = decay_shape(schedule.shape),
+      .timescale = timescale_of(schedule)};
+  for (const auto& [step, factor] : schedule.points) result.points.push_back({step, factor});
+  return result;
+}
+
+std::vector<LearningRateSchedule> learning_rate_schedules(const RunConfig& config) {
+  std::vector<LearningRateSchedule> schedules = {learning_rate_schedule(config, config.schedule)};
+  for (const TensorGroup& group : config.optimizer.groups)
+    schedules.push_back(learning_rate_schedule(config, group.schedule.value_or(config.schedule)));
+  return schedules;
 }
 
 OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model) {
   const OptimizerSection& optimizer = config.optimizer;
   return {.policies = model.policies,
           .clip_norm = optimizer.clip_norm,
-          .schedule = {.type = schedule_type(optimizer.schedule),
-                       .peak = optimizer.learning_rate,
-                       .minimum_ratio = optimizer.minimum_ratio,
-                       .warmup = optimizer.warmup,
-                       .steps = config.train.steps},
+          .schedules = learning_rate_schedules(config),
           .loss_scale = {.initial = config.train.loss_scale_initial,
                          .growth = config.train.loss_scale_growth,
                          .backoff = config.train.loss_scale_backoff,

@@ -30,12 +30,36 @@ std::vector<SavedUnit> units_in_order(const Program& program,
 }  // namespace
 
 nlohmann::json schedule_json(const RunConfig& config) {
-  const OptimizerSection& optimizer = config.optimizer;
-  return {{"type", word_of(optimizer.schedule)},
-          {"lr", optimizer.learning_rate},
-          {"warmup", optimizer.warmup},
-          {"minimum_ratio", optimizer.minimum_ratio},
-          {"steps", config.train.steps}};
+  const ScheduleSection& schedule = config.schedule;
+  nlohmann::json json = {{"type", word_of(schedule.type)},
+                         {"lr", config.optimizer.learning_rate},
+                         {"warmup", schedule.warmup},
+                         {"minimum_ratio", schedule.minimum_ratio},
+                         {"steps", config.train.steps}};
+  switch (schedule.type) {
+    case ScheduleKind::constant:
+    case ScheduleKind::linear:
+    case ScheduleKind::cosine:
+      break;
+    case ScheduleKind::polynomial:
+      json["power"] = schedule.power;
+      break;
+    case ScheduleKind::cosine_restarts:
+      json["cycles"] = schedule.cycles;
+      break;
+    case ScheduleKind::wsd:
+      json["decay_ratio"] = schedule.decay_ratio;
+      json["shape"] = word_of(schedule.shape);
+      break;
+    case ScheduleKind::inverse_sqrt:
+      json["timescale"] = timescale_of(schedule);
+      break;
+    case ScheduleKind::piecewise:
+      json["points"] = nlohmann::json::array();
+      for (const auto& [step, factor] : schedule.points) json["points"].push_back({step, factor});
+      break;
+  }
+  return json;
 }
 
 ChosenOnce chosen_once(const RunConfig& config, const Precision& precision,

@@ -27,7 +27,8 @@ struct ChosenOnce {
   nlohmann::json schedule = {};          ///< schedule_json()
   DataSettings data = {};                ///< data_settings()
 };
-/// The learning rate's schedule as checkpoints keep it: type, lr, warmup and steps in steps, minimum_ratio.
+/// The learning rate's schedule as checkpoints keep it: lr, the keys of optimizer.schedule that its type
+/// reads, and the run's steps.
 nlohmann::json schedule_json(const RunConfig& config);
 ChosenOnce chosen_once(const RunConfig& config, const Precision& precision,
                        const std::vector<std::string>& layout);

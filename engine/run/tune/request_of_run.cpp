@@ -69,9 +69,7 @@ std::string shape_of(RunConfig config) {
   optimizer.epsilon = none.optimizer.epsilon;
   optimizer.alpha = none.optimizer.alpha;
   optimizer.weight_decay = none.optimizer.weight_decay;
-  optimizer.schedule = none.optimizer.schedule;
-  optimizer.warmup = none.optimizer.warmup;
-  optimizer.minimum_ratio = none.optimizer.minimum_ratio;
+  config.schedule = none.schedule;
   config.train.seed = none.train.seed;
   config.train.steps = none.train.steps;
   config.checkpoint.path = config.checkpoint.path.empty() ? "" : "some";

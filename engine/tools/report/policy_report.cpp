@@ -80,8 +80,11 @@ std::string policies_text(const Model& model) {
   for (const Updated& updated : updated_by_policies(model)) {
     const UpdatePolicy& policy = updated.policy;
     const double factor = policy.learning_rate_factor;
-    text += fmt::format("{:<8} {}, {}, weight decay {}: {} parameters, {}\n", text.empty() ? "policies" : "",
-                        name_of(policy.rule), factor == 1 ? "lr" : fmt::format("lr x {}", factor),
+    const std::string rate = factor == 1 ? "lr" : fmt::format("lr x {}", factor);
+    const std::string schedule =
+        policy.schedule == 0 ? "" : fmt::format(" by the schedule of group {}", policy.schedule);
+    text += fmt::format("{:<8} {}, {}{}, weight decay {}: {} parameters, {}\n",
+                        text.empty() ? "policies" : "", name_of(policy.rule), rate, schedule,
                         policy.weight_decay, rounded_count(updated.parameters), kinds_text(updated.names));
   }
   return text;
@@ -90,8 +93,10 @@ std::string policies_text(const Model& model) {
 nlohmann::json policies_json(const Model& model) {
   nlohmann::json json = nlohmann::json::array();
   for (const Updated& updated : updated_by_policies(model)) {
+    const std::size_t group = updated.policy.schedule;
     json.push_back({{"rule", name_of(updated.policy.rule)},
                     {"lr_factor", updated.policy.learning_rate_factor},
+                    {"schedule_of_group", group == 0 ? nlohmann::json() : nlohmann::json(group)},
                     {"weight_decay", updated.policy.weight_decay},
                     {"parameters", updated.parameters},
                     {"tensors", updated.names}});

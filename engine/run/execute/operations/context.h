@@ -29,7 +29,8 @@ namespace strata {
 struct OptimizerSettings {
   std::vector<UpdatePolicy> policies;  ///< the model's
   double clip_norm = 0;
-  LearningRateSchedule schedule;
+  /// By UpdatePolicy::schedule: the run's, and those of optimizer.groups.
+  std::vector<LearningRateSchedule> schedules = std::vector<LearningRateSchedule>(1);
   LossScaleSettings loss_scale;  ///< of fp16 runs
   std::uint64_t seed = 0;        ///< of stochastic rounding
 };

@@ -30,11 +30,11 @@ void write_scalars(const OperationContext& on, const Operand& scalars, double no
   const OptimizerSettings& optimizer = on.setup.optimizer;
   const bool skip = !std::isfinite(norm);
   *to.skip() = skip ? 1U : 0U;
-  const double rate = learning_rate(optimizer.schedule, step);
   for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
+    const UpdatePolicy& policy = optimizer.policies[p];
     *to.of_policy(p) = coefficients(
-        {.policy = optimizer.policies[p],
-         .learning_rate = rate,
+        {.policy = policy,
+         .learning_rate = learning_rate(optimizer.schedules[policy.schedule], step),
          .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, optimizer.clip_norm) / scale),
          .step = (on.counters.updates + step - on.counters.step) * on.setup.program->updates + update + 1,
          .seed = optimizer.seed});
@@ -84,7 +84,7 @@ void grad_norm(OperationContext& on, const Instruction& instruction, std::int64_
   on.report.grad_norm = norm;
   on.report.loss_scale = scale;
   on.report.skipped = !std::isfinite(norm);
-  on.report.learning_rate = learning_rate(on.setup.optimizer.schedule, step);
+  on.report.learning_rate = learning_rate(on.setup.optimizer.schedules.front(), step);
   if (const Operand* scalars = instruction.find_operand(Role::step_scalars))
     write_scalars(on, *scalars, norm, scale, step, 0);
   if (loss_scale != nullptr)
