@@ -19,7 +19,7 @@ results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
 for ((round = 1; round <= rounds; ++round)); do
-  strata=$("$build/bench/bench_adamw" --benchmark_format=json --benchmark_filter=master_fp32/moments_fp32 "$parameters" "$threads" "$clock" 2>/dev/null)
+  strata=$("$build/bench/bench_update" --benchmark_format=json --benchmark_filter=master_fp32/moments_fp32 "$parameters" "$threads" "$clock" 2>/dev/null)
   value() { awk -F'[:,]' -v key="\"$1\"" '$1 ~ key { print $2 + 0 }' <<<"$strata"; }
   pytorch=$("$python" bench/pytorch_adamw.py --parameters "$parameters" --threads "$threads" |
     sed "s/.*\"$rate\": \([0-9.e+]*\).*/\1/")
@@ -31,7 +31,7 @@ done
 printf 'median: strata %.3g/s (%.2f of a bare stream), PyTorch %.3g/s, ratio %.2f\n' \
   "$(awk '{ print $1 }' "$results" | median)" "$(awk '{ print $2 }' "$results" | median)" \
   "$(awk '{ print $3 }' "$results" | median)" "$(awk '{ print $1 / $3 }' "$results" | median)"
-"$build/bench/bench_adamw" --benchmark_format=json "$parameters" "$threads" "$clock" 2>/dev/null |
+"$build/bench/bench_update" --benchmark_format=json "$parameters" "$threads" "$clock" 2>/dev/null |
   awk -F'[:,]' '$1 ~ /"name"/ { split($2, part, "/"); name = part[2] ", " part[3] }
                 $1 ~ /"adamw_parameters_per_second"/ { rate = $2 }
                 $1 ~ /"rate_of_stream"/ { printf "%s: %.3g/s (%.2f of a bare stream)\n", name, rate, $2 }'

@@ -215,11 +215,11 @@ train_ranks() {
 
 part_ceilings() {
   local log
-  log=$(log_of ceilings bench_adamw)
+  log=$(log_of ceilings bench_update)
   run_ceilings "${DISK:-$work}"
-  ours limited "$bench_folder/bench_adamw" --benchmark_format=json $((256 << 20)) "$cores" >"$log" 2>"$log.errors"
+  ours limited "$bench_folder/bench_update" --benchmark_format=json $((256 << 20)) "$cores" >"$log" 2>"$log.errors"
   record ceilings adamw_over_stream "ratio=$(flatten <"$log" | of_path benchmarks.0.rate_of_stream)" measured=yes \
-    "what=bench_adamw: the CPU's AdamW against a bare stream of the same bytes, $cores threads"
+    "what=bench_update: the CPU's AdamW against a bare stream of the same bytes, $cores threads"
 }
 
 part_kernels() { run_kernels; }

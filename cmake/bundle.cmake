@@ -2,7 +2,7 @@
 # benchmarks, run files and what starts ranks. It also holds every shared library that these need apart from glibc's and CUDA's. It runs if glibc is
 # no older than here. On a GPU machine bench/first.sh, bench/second.sh and bench/gpu.sh use it; cmake/bundle.sh says how it is packed.
 
-set(bundle_programs strata bench_adamw bench_kernels bench_ceilings bench_nvme)
+set(bundle_programs strata bench_update bench_kernels bench_ceilings bench_nvme)
 foreach(test device_test execute_test parity_test collectives_nccl_test)
   if(TARGET ${test})
     list(APPEND bundle_programs ${test})

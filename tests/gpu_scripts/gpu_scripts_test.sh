@@ -98,7 +98,7 @@ make_bundle() {
 {"figure": "device_copy", "median": 4e12, "best": 4e12, "unit": "B/s", "what": "x"}
 END
   fake "$bundle/bin/bench_kernels" <<<'{"benchmarks": [{"name": "norm/manual_time", "real_time": 0.1, "bytes/s": 3e12}]}'
-  fake "$bundle/bin/bench_adamw" <<<'{"benchmarks": [{"rate_of_stream": 0.9}]}'
+  fake "$bundle/bin/bench_update" <<<'{"benchmarks": [{"rate_of_stream": 0.9}]}'
 }
 
 # As cmake/bundle.sh packs it.

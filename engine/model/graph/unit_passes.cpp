@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "engine/model/graph/merge_remade.h"

@@ -133,18 +133,23 @@ ProductShape square_product(std::int64_t side, const Precision& precision) {
           .rounding = precision.products};
 }
 
+/// The side of the largest square product that is tried.
+std::int64_t largest_side(const Device& device) {
+  return device.host_addressable() ? 2048 : 8192;
+}
+
 /// Large enough to fill the device, small enough to take some milliseconds.
-std::int64_t large_side(const Device& device) {
+std::int64_t filling_side(const Device& device) {
   constexpr unsigned kFewCores = 8;
-  if (!device.host_addressable()) return 8192;
-  return std::thread::hardware_concurrency() > kFewCores ? 2048 : 1024;
+  const bool has_few_cores = device.host_addressable() && std::thread::hardware_concurrency() <= kFewCores;
+  return has_few_cores ? 1024 : largest_side(device);
 }
 
 double product_rate(Device& device, const Trials& trials, const Precision& precision,
                     std::span<const ProductsOf> models) {
   constexpr std::size_t kOfModels = 3;
-  double best = rate_of(device, trials, square_product(large_side(device), precision));
-  const ProductShape largest = square_product(device.host_addressable() ? 2048 : 8192, precision);
+  double best = rate_of(device, trials, square_product(filling_side(device), precision));
+  const ProductShape largest = square_product(largest_side(device), precision);
   const Bytes most = largest.a_bytes() + largest.b_bytes() + largest.out_bytes();
   for (const ProductShape& shape : largest_products(models, kOfModels, most))
     best = std::max(best, rate_of(device, trials, shape));

@@ -8,7 +8,7 @@
 // So streams have several layouts, among them the update's and arrays without gaps. Update and stream
 // alternate on the same memory, an arena as a run has it. The ratio is the median of the ratios of
 // neighbours, so that another program on the machine disturbs both alike.
-//   build/bench/bench_adamw [PARAMETERS [THREADS [wall|cpu [RULE]]]]
+//   build/bench/bench_update [PARAMETERS [THREADS [wall|cpu [RULE]]]]
 // With `cpu`, seconds are those of the process on its cores: on a machine that is busy with other things they
 // say more than the wall's. RULE: adamw if left out, sgd_momentum, … (optim/update_rule.h).
 #include <algorithm>
@@ -32,7 +32,7 @@
 #include "optim/update_rule.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/bench_adamw.cpp"
+#define HWY_TARGET_INCLUDE "bench/bench_update.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 
 #include <hwy/cache_control.h>
