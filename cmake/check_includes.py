@@ -54,16 +54,14 @@ PACKAGES = {
     "ICU::uc": (r"unicode/", {"engine/input/text"}),
     "MPI::MPI_C": (r"mpi\.h", {"collectives"}),
     "benchmark::benchmark": (r"benchmark/", set()),
-    "CUDA::cudart_static": (r"cuda_runtime", {"engine/device/cuda"}),
-    "CUDA::cublasLt": (r"cublasLt", {"engine/device/cuda"}),
+    "CUDA::cudart_static": (r"cuda_runtime|cublasLt", {"engine/device/cuda"}),  # the toolkit's folder of headers comes with it
     "CUDA::nvtx3": (r"nvtx3/", {"engine/device/cuda"}),
 }
 OF_RUN_FILE = re.compile(r"engine/config/(run_config|\w+_section|run_models|load|loader|describe|keys|searched_keys|common_values)\.h")
 # A target and a library whose headers it includes but which it emulates.
 EMULATED = {("emulated_kernels", "strata_device_cuda"), ("cuda_emulation_test", "strata_device_cuda"),
             ("emulated_gpu", "strata_device_cuda"), ("emulated_gpu", "CUDA::cudart_static"),
-            ("emulated_gpu", "CUDA::cublasLt"), ("emulated_gpu", "CUDA::nvtx3"),
-            ("gpu_emulation_test", "strata_device_cuda"), ("gpu_emulation_test", "test_devices"),
+            ("emulated_gpu", "CUDA::nvtx3"), ("gpu_emulation_test", "strata_device_cuda"), ("gpu_emulation_test", "test_devices"),
             ("bench_launches", "strata_device_cuda"),
             ("nccl_emulation_test", "CUDA::cudart_static"), ("nccl_emulation_test", "emulated_gpu")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')

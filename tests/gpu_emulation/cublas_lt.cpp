@@ -1,7 +1,7 @@
 // The functions of cuBLASLt that the CUDA device calls. A product is computed from its descriptors, in
 // fp32 and in the order of the depth. It fails for descriptors that cuBLASLt would refuse, for promises about
 // alignment that the pointers do not keep, and for operands that are not on the device.
-#include <cublasLt.h>
+#include "engine/device/cuda/cublas_lt_library.h"
 
 #include <cmath>
 #include <cstring>
@@ -280,39 +280,30 @@ bool take(T& value, const void* buffer, std::size_t bytes) {
   return true;
 }
 
-}  // namespace
-}  // namespace strata::gpu_emulation
-
-using namespace strata::gpu_emulation;
-
-extern "C" {
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+cublasStatus_t create(cublasLtHandle_t* handle) {
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+cublasStatus_t destroy(cublasLtHandle_t handle) {
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
-const char* cublasLtGetStatusString(cublasStatus_t) {
+const char* status_string(cublasStatus_t) {
   return "an error of the emulated cuBLASLt";
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, std::size_t,
-                                                 cudaDataType type, std::uint64_t rows, std::uint64_t columns,
-                                                 std::int64_t leading) {
+cublasStatus_t init_layout(cublasLtMatrixLayout_t layout, std::size_t, cudaDataType type, std::uint64_t rows,
+                           std::uint64_t columns, std::int64_t leading) {
   write(layout, Layout{type, rows, columns, leading});
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t operation, std::size_t,
-                                               cublasComputeType_t compute, cudaDataType_t scale) {
+cublasStatus_t init_operation(cublasLtMatmulDesc_t operation, std::size_t, cublasComputeType_t compute,
+                              cudaDataType_t scale) {
   write(operation, Operation{.compute = compute, .scale = scale});
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
-                                              cublasLtMatmulDescAttributes_t attribute, const void* buffer,
-                                              std::size_t bytes) {
+cublasStatus_t set_of_operation(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
+                                const void* buffer, std::size_t bytes) {
   auto value = read<Operation>(operation);
   bool taken = false;
   switch (attribute) {
@@ -352,13 +343,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
   write(operation, value);
   return taken ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, std::size_t) {
+cublasStatus_t init_preference(cublasLtMatmulPreference_t preference, std::size_t) {
   write(preference, Preference{});
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute,
-                                                    const void* buffer, std::size_t bytes) {
+cublasStatus_t set_of_preference(cublasLtMatmulPreference_t preference,
+                                 cublasLtMatmulPreferenceAttributes_t attribute, const void* buffer,
+                                 std::size_t bytes) {
   auto value = read<Preference>(preference);
   bool taken = false;
   switch (attribute) {
@@ -387,11 +378,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return taken ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation_of,
-                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference_of, int requested,
-                                              cublasLtMatmulHeuristicResult_t results[], int* count) {
+cublasStatus_t algorithms(cublasLtHandle_t, cublasLtMatmulDesc_t operation_of, cublasLtMatrixLayout_t a,
+                          cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                          cublasLtMatmulPreference_t preference_of, int requested,
+                          cublasLtMatmulHeuristicResult_t results[], int* count) {
   *count = 0;
   const auto operation = read<Operation>(operation_of);
   const std::string why =
@@ -423,15 +413,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 
-std::size_t cublasLtGetVersion() {
+std::size_t version() {
   return machine().cublas_version;
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
-                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                       const cublasLtMatmulAlgo_t* algorithm_of,
-                                       cublasLtMatmulHeuristicResult_t* result) {
+cublasStatus_t check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                               const cublasLtMatmulAlgo_t* algorithm_of,
+                               cublasLtMatmulHeuristicResult_t* result) {
   const std::string why = why_refused(read<Operation>(operation), read<Layout>(a), read<Layout>(b),
                                       read<Layout>(c), read<Layout>(d));
   if (!why.empty()) return refuse(why);
@@ -444,12 +433,11 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t op
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_of, const void* alpha,
-                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
-                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
-                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
-                              const cublasLtMatmulAlgo_t* algorithm_of, void* workspace,
-                              std::size_t workspace_bytes, cudaStream_t stream) {
+cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_of, const void* alpha, const void* a,
+                        cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
+                        const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                        cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm_of,
+                        void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
   const auto algorithm = read<Algorithm>(algorithm_of);
   const Multiplication product{.operation = read<Operation>(operation_of),
                                .a_layout = read<Layout>(a_layout),
@@ -500,4 +488,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
   return CUBLAS_STATUS_SUCCESS;
 }
 
-}  // extern "C"
+}  // namespace
+}  // namespace strata::gpu_emulation
+
+namespace strata {
+
+const CublasLtLibrary& cublas_lt() {
+  using namespace gpu_emulation;  // NOLINT(google-build-using-namespace): its functions have no other name
+  static constexpr CublasLtLibrary kLibrary = {.version = version,
+                                               .status_string = status_string,
+                                               .create = create,
+                                               .destroy = destroy,
+                                               .init_layout = init_layout,
+                                               .init_operation = init_operation,
+                                               .set_of_operation = set_of_operation,
+                                               .init_preference = init_preference,
+                                               .set_of_preference = set_of_preference,
+                                               .algorithms = algorithms,
+                                               .check_algorithm = check_algorithm,
+                                               .multiply = multiply};
+  return kLibrary;
+}
+
+}  // namespace strata

@@ -17,8 +17,8 @@ cudaDataType_t type_of(DType dtype) {
 cublasLtMatrixLayoutOpaque_t matrix_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                                            std::int64_t leading) {
   cublasLtMatrixLayoutOpaque_t result;
-  check_cublas(cublasLtMatrixLayoutInit(&result, type, static_cast<std::uint64_t>(rows),
-                                        static_cast<std::uint64_t>(columns), leading),
+  check_cublas(cublas_lt().init_layout(&result, sizeof(result), type, static_cast<std::uint64_t>(rows),
+                                       static_cast<std::uint64_t>(columns), leading),
                "a matrix could not be described");
   return result;
 }
@@ -36,7 +36,7 @@ cublasLtEpilogue_t epilogue_of(const ColumnMajorProduct& problem) {
 
 cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem) {
   cublasLtMatmulDescOpaque_t operation;
-  check_cublas(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  check_cublas(cublas_lt().init_operation(&operation, sizeof(operation), CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "a matrix product could not be described");
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, problem.left.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, problem.right.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -63,7 +63,8 @@ cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem) {
 
 cublasLtMatmulPreferenceOpaque_t preference_for(const ColumnMajorProduct& problem, Bytes workspace) {
   cublasLtMatmulPreferenceOpaque_t preference;
-  check_cublas(cublasLtMatmulPreferenceInit(&preference), "a matrix product could not be described");
+  check_cublas(cublas_lt().init_preference(&preference, sizeof(preference)),
+               "a matrix product could not be described");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
   // Partial sums are kept in fp32 and added by a second kernel. "In place" adds in the output's dtype.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,

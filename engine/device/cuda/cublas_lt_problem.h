@@ -1,9 +1,8 @@
 // A product as cuBLASLt is told of it: typed setters of its descriptions, and those that every product has.
 #pragma once
 
-#include <cublasLt.h>
-
 #include "base/bytes.h"
+#include "engine/device/cuda/cublas_lt_library.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/matmul_layout.h"
 
@@ -11,14 +10,14 @@ namespace strata {
 
 template <typename T>
 void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check_cublas(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value),
+  check_cublas(cublas_lt().set_of_operation(&operation, attribute, &value, sizeof value),
                "a matrix product could not be described");
 }
 
 template <typename T>
 void set(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferenceAttributes_t attribute,
          const T& value) {
-  check_cublas(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
+  check_cublas(cublas_lt().set_of_preference(&preference, attribute, &value, sizeof value),
                "a matrix product could not be described");
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "engine/device/cuda/cublas_lt_library.h"
 
 namespace strata {
 
@@ -16,7 +17,7 @@ void check_cuda(cudaError_t status, const char* what) {
 void check_cublas(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   cudaGetLastError();
-  throw DeviceError(fmt::format("{} (cuBLAS: {})", what, cublasLtGetStatusString(status)));
+  throw DeviceError(fmt::format("{} (cuBLAS: {})", what, cublas_lt().status_string(status)));
 }
 
 void use_device(int device) {

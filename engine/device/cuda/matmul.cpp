@@ -1,7 +1,5 @@
 #include "engine/device/cuda/matmul.h"
 
-#include <cublasLt.h>
-
 #include <bit>
 #include <cassert>
 #include <utility>
@@ -57,11 +55,11 @@ struct CudaMatmul::Plan {
 CudaMatmul::CudaMatmul(int device, const MatmulAlgorithms& chosen)
     : chosen_(chosen), workspace_(device, workspace_bytes_for(device)) {
   static_assert(sizeof(MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
-  check_cublas(cublasLtCreate(&handle_), "cuBLASLt cannot be used");
+  check_cublas(cublas_lt().create(&handle_), "cuBLASLt cannot be used");
 }
 
 CudaMatmul::~CudaMatmul() {
-  cublasLtDestroy(handle_);
+  cublas_lt().destroy(handle_);
 }
 
 void CudaMatmul::multiply(const CudaContext& context, const Product& product) {
@@ -148,8 +146,8 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
   auto results = sized<std::vector<cublasLtMatmulHeuristicResult_t>>(most);
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.left, &plan.right, &plan.added,
-                                     &plan.out, &preference, most, results.data(), &count);
+      cublas_lt().algorithms(handle_, &plan.operation, &plan.left, &plan.right, &plan.added, &plan.out,
+                             &preference, most, results.data(), &count);
   cudaGetLastError();  // what cuBLASLt tried in vain is no failure of what comes next
   std::vector<MatmulAlgorithm> algorithms;
   if (status == CUBLAS_STATUS_SUCCESS) {
@@ -172,8 +170,8 @@ bool CudaMatmul::takes(const ColumnMajorProduct& problem, const MatmulAlgorithm&
   Plan& plan = plan_for(problem);
   const auto opaque = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   cublasLtMatmulHeuristicResult_t result{};
-  const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_, &plan.operation, &plan.left, &plan.right,
-                                                        &plan.added, &plan.out, &opaque, &result);
+  const cublasStatus_t status = cublas_lt().check_algorithm(handle_, &plan.operation, &plan.left, &plan.right,
+                                                            &plan.added, &plan.out, &opaque, &result);
   return status == CUBLAS_STATUS_SUCCESS && result.state == CUBLAS_STATUS_SUCCESS &&
          result.workspaceSize <= static_cast<std::size_t>(workspace_.size());
 }
@@ -196,9 +194,9 @@ int CudaMatmul::start(CUstream_st* stream, const Product& product, Plan& plan,
   const Matrix& added = product.addend ? product.addend : out;
   const float beta = product.accumulate || product.addend ? 1 : 0;
   const auto opaque = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
-  return cublasLtMatmul(handle_, &plan.operation, &one, product.b.data, &plan.left, product.a.data,
-                        &plan.right, &beta, added.data, &plan.added, out.data, &plan.out, &opaque,
-                        workspace_.data(), static_cast<std::size_t>(workspace_.size()), stream);
+  return cublas_lt().multiply(handle_, &plan.operation, &one, product.b.data, &plan.left, product.a.data,
+                              &plan.right, &beta, added.data, &plan.added, out.data, &plan.out, &opaque,
+                              workspace_.data(), static_cast<std::size_t>(workspace_.size()), stream);
 }
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nth.h"
+#include "engine/device/cuda/cublas_lt_library.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/product_calls.h"
 
@@ -58,7 +59,7 @@ std::string name_of_device(int device, Bytes workspace) {
   check_cuda(cudaGetDeviceProperties(&properties, device), "the GPU's properties cannot be read");
   return fmt::format(
       "{} with {} processors, cuBLASLt {}, workspace of {}: ", static_cast<const char*>(properties.name),
-      properties.multiProcessorCount, cublasLtGetVersion(), workspace);
+      properties.multiProcessorCount, cublas_lt().version(), workspace);
 }
 
 constexpr std::size_t kWordDigits = 16;

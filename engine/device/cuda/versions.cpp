@@ -1,11 +1,13 @@
 #include "engine/device/cuda/versions.h"
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <fstream>
 #include <string>
+
+#include "base/error.h"
+#include "engine/device/cuda/cublas_lt_library.h"
 
 namespace strata {
 namespace {
@@ -30,9 +32,12 @@ LibraryVersion cuda_version() {
 }
 
 LibraryVersion cublaslt_version() {
-  return {.name = "cuBLASLt",
-          .built = dotted_version(CUBLAS_VERSION),
-          .found = dotted_version(cublasLtGetVersion())};
+  std::string found = "not found";
+  try {
+    found = dotted_version(cublas_lt().version());
+  } catch (const DeviceError&) {  // products on GPUs say what is missing
+  }
+  return {.name = "cuBLASLt", .built = dotted_version(CUBLAS_VERSION), .found = found};
 }
 
 }  // namespace strata
