@@ -11,6 +11,7 @@ struct Counters {
   std::int64_t step = 0;     ///< finished steps: the next one to run
   std::int64_t updates = 0;  ///< applied as a whole
   std::int64_t skipped = 0;  ///< steps whose gradient norm was not finite
+  double norm = 0;           ///< of the gradients of the last step with a finite one; 0: none yet
 };
 
 /// What ranks add up at a step's end, as an array of doubles.

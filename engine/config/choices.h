@@ -136,6 +136,13 @@ struct Words<OptimizerType> {
   static constexpr std::array<std::string_view, 5> list = {"adamw", "lion", "rmsprop", "adagrad", "sgd"};
 };
 
+/// The gradients whose norm decides how a step's gradients are clipped.
+enum class ClipBy : std::uint8_t { step, previous_step };
+template <>
+struct Words<ClipBy> {
+  static constexpr std::array<std::string_view, 2> list = {"step", "previous_step"};
+};
+
 enum class Decay : std::uint8_t { matrices, all };
 template <>
 struct Words<Decay> {

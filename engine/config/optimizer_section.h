@@ -31,10 +31,16 @@ struct OptimizerSection {
   Decay decay = Decay::matrices;
   std::vector<TensorGroup> groups;  ///< a later one overrides those before it
   double clip_norm = 1.0;           ///< 0: no clipping
+  ClipBy clip_by = ClipBy::step;
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
+
+/// Whether an update waits for the norm of all gradients of its step, by which they are clipped.
+constexpr bool clips_by_own_norm(const OptimizerSection& optimizer) {
+  return optimizer.clip_norm > 0 && optimizer.clip_by == ClipBy::step;
+}
 
 /// The section's betas, or the type's.
 constexpr std::array<double, 2> betas_of(const OptimizerSection& optimizer) {

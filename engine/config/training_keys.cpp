@@ -438,6 +438,19 @@ void add_adapter(std::vector<Key>& keys) {
               &S::path);
 }
 
+std::string check_clip_by(const RunConfig& config) {
+  if (config.optimizer.clip_by == ClipBy::step) return "";
+  if (config.optimizer.clip_norm == 0) return "clip_norm is 0, so nothing is clipped; leave clip_by out";
+  if (config.train.precision == DType::fp16)
+    return "updates of train.precision fp16 wait for the norm in any case; leave clip_by out";
+  return is_asynchronous(config.parallel.schedule)
+             ? fmt::format(
+                   "parallel.schedule {} has several steps under way, and none is the previous one; "
+                   "leave clip_by out",
+                   word_of(config.parallel.schedule))
+             : "";
+}
+
 void add_optimizer(std::vector<Key>& keys) {
   using S = OptimizerSection;
   SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
@@ -498,6 +511,14 @@ void add_optimizer(std::vector<Key>& keys) {
                       "Largest global norm of the gradient. 0: no clipping, and updates need not wait for "
                       "the end of the backward pass.",
                       not_below_zero);
+  require(
+      section.add<Word<ClipBy>>(
+          "clip_by", &S::clip_by, "",
+          "Which norm clipping reads. step: that of the gradients that are clipped, so that updates wait for "
+          "all of them. previous_step: that of the step before, and the first step of a run is not clipped. "
+          "Then updates need not wait, and gradients need not exist together. It is other mathematics: one "
+          "step of huge gradients is not held back."),
+      {"optimizer.clip_norm", "train.precision", "parallel.schedule"}, check_clip_by);
   require(
       section.add<Word<MasterFormat>>(
           "master", &S::master, "",

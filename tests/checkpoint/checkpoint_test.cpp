@@ -31,6 +31,7 @@ Progress full_progress_at(std::int64_t step) {
   return {.step = step,
           .applied_updates = step - 1,
           .skipped_steps = 1,
+          .gradient_norm = 0.1,
           .loss_scale = {.scale = 512, .finite_steps = 7},
           .sampler = {{"epoch", 2}, {"position", step}},
           .precision = DType::fp16,

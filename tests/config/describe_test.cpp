@@ -81,6 +81,7 @@ const std::map<std::string, std::string> kOtherValues = {
      "{tensors: c, schedule: {}}, {tensors: d, schedule: {type: piecewise, warmup: 500, points: [[3, "
      "0.5]]}}]"},
     {"optimizer.clip_norm", "3"},
+    {"optimizer.clip_by", "previous_step"},
     {"optimizer.master", "split"},
     {"optimizer.moments", "bf16"},
     {"optimizer.schedule.type", "linear"},
@@ -190,12 +191,12 @@ TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
     // Not with train.steps, with model.architecture, with data.path, with token ids, with a pipeline, with
-    // optimizer.betas, with a linear schedule, with train.freeze, and with train.precision fp16, which
-    // train.loss_scale needs.
+    // optimizer.betas, with a linear schedule, with train.freeze, and the last four with train.precision
+    // fp16, which train.loss_scale needs.
     if (path != "train.epochs" && path != "model.path" && path != "data.sources" && path != "data.fields" &&
         !path.starts_with("adapter.") && path != "optimizer.type" && !kTypes.contains(path) &&
-        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype" &&
-        path != "memory.trained_as" && path != "memory.frozen_as")
+        path != "plan.order" && path != "memory.frozen_as" && path != "optimizer.clip_by" &&
+        path != "optimizer.master" && path != "parallel.reduce_dtype" && path != "memory.trained_as")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -275,6 +276,7 @@ optimizer:
   decay: matrices
   # groups: (not given)
   clip_norm: 1
+  clip_by: step
   master: fp32
   moments: fp32
   schedule:

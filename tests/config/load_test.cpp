@@ -302,6 +302,19 @@ TEST(Positions, AreLineAndColumnOfTheKey) {
       "12 would fit");
 }
 
+TEST(ClipBy, PreviousStepNeedsANormThatUpdatesNeedNotWaitFor) {
+  const auto refused = [](const std::string& rest) {
+    return refusal(kMinimal + rest, {"optimizer.clip_by=previous_step"});
+  };
+  EXPECT_THAT(refused("optimizer: {clip_norm: 0}\n"),
+              HasSubstr("optimizer.clip_by: clip_norm is 0, so nothing is clipped; leave clip_by out"));
+  EXPECT_THAT(refused("train: {precision: fp16}\n"),
+              HasSubstr("updates of train.precision fp16 wait for the norm in any case; leave clip_by out"));
+  EXPECT_THAT(
+      refused("parallel: {pipeline: 2, schedule: pipedream_2bw}\n"),
+      HasSubstr("parallel.schedule pipedream_2bw has several steps under way, and none is the previous"));
+}
+
 TEST(Schedule, KeysBelongToTheirTypes) {
   const auto refused = [](const std::string& schedule) {
     return refusal(kMinimal + "optimizer: {schedule: {" + schedule + "}}\n");

@@ -74,10 +74,10 @@ TEST(Changes, LeaveKeysAloneInWhichModelsDiffer) {
 
 TEST(Changes, SayWhatTheyDoToResults) {
   const std::map<std::string, ChangeEffect> effects = {
-      {"memory.device", ChangeEffect::none},           {"memory.host", ChangeEffect::none},
-      {"train.microbatch", ChangeEffect::rounding},    {"optimizer.master", ChangeEffect::rounding},
-      {"train.batch", ChangeEffect::learning},         {"optimizer.moments", ChangeEffect::learning},
-      {"optimizer.clip_norm", ChangeEffect::learning}, {"drive", ChangeEffect::machine}};
+      {"memory.device", ChangeEffect::none},         {"memory.host", ChangeEffect::none},
+      {"train.microbatch", ChangeEffect::rounding},  {"optimizer.master", ChangeEffect::rounding},
+      {"train.batch", ChangeEffect::learning},       {"optimizer.moments", ChangeEffect::learning},
+      {"optimizer.clip_by", ChangeEffect::learning}, {"drive", ChangeEffect::machine}};
   std::set<std::string> kinds;
   const RunConfig config =
       config_of("train: {precision: bf16, batch: 8}\nmemory: {device: 1GiB, host: 2GiB}\n");

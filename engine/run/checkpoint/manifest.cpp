@@ -78,6 +78,7 @@ std::string to_text(const Manifest& manifest) {
                          {"step", manifest.progress.step},
                          {"applied_updates", manifest.progress.applied_updates},
                          {"skipped_steps", manifest.progress.skipped_steps},
+                         {"gradient_norm", manifest.progress.gradient_norm},
                          {"loss_scale", manifest.progress.loss_scale.scale},
                          {"loss_scale_finite_steps", manifest.progress.loss_scale.finite_steps},
                          {"sampler", manifest.progress.sampler},
@@ -196,6 +197,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
       .step = json.at("step"),
       .applied_updates = json.at("applied_updates"),
       .skipped_steps = json.at("skipped_steps"),
+      .gradient_norm = json.value("gradient_norm", 0.0),
       .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
       .sampler = json.at("sampler"),
       .precision = precision_in(json, path)};

@@ -33,6 +33,7 @@ struct Progress {
   std::int64_t step = 0;             ///< steps done
   std::int64_t applied_updates = 0;  ///< what AdamW corrects its bias by
   std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite
+  double gradient_norm = 0;          ///< Counters::norm; older checkpoints do not say it
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
   Precision precision = {};          ///< what the run computes in

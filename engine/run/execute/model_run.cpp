@@ -465,7 +465,8 @@ bool ModelRun::resume() {
   checkpoints_->set_aside_damaged();
   say_warnings();
   const Progress& progress = loaded->progress;
-  training_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps};
+  training_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps,
+                           progress.gradient_norm};
   state_->write_loss_scale(progress.loss_scale);
   saved_step_ = progress.step;
   listener_->on_safe_step(saved_step_);

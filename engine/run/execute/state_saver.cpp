@@ -76,6 +76,7 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, c
   return {.step = counters.step,
           .applied_updates = counters.updates,
           .skipped_steps = counters.skipped,
+          .gradient_norm = counters.norm,
           .loss_scale = record.loss_scale,
           .sampler = sampler(counters.step),
           .precision = chosen.precision,

@@ -227,6 +227,14 @@ MachineRates Change::rates(MachineRates rates) const {
   return rates;
 }
 
+/// Updates under the backward pass, where a run can have them.
+void add_clipping(Collector& changes) {
+  const RunConfig& run = changes.run();
+  if (clips_by_own_norm(run.optimizer) && run.train.precision != DType::fp16 &&
+      !is_asynchronous(run.parallel.schedule))
+    changes.add("optimizer.clip_by=previous_step", ChangeEffect::learning);
+}
+
 std::vector<Change> faster_changes(const std::vector<RunConfig>& configs, const ChangeFacts& facts) {
   Collector changes(configs);
   add_budgets(changes, facts);
@@ -239,7 +247,7 @@ std::vector<Change> faster_changes(const std::vector<RunConfig>& configs, const 
     times("train.microbatch", &TrainSection::microbatch, power, ChangeEffect::rounding);
   for (const int power : {1, 2}) times("train.batch", &TrainSection::batch, power, ChangeEffect::learning);
   add_formats(changes);
-  if (changes.run().optimizer.clip_norm > 0) changes.add("optimizer.clip_norm=0", ChangeEffect::learning);
+  add_clipping(changes);
   add_ranks(changes);
   add_machines(changes, facts.uses_drives);
   return changes.take();
@@ -257,6 +265,7 @@ std::vector<Change> smaller_changes(const std::vector<RunConfig>& configs, const
   changes.add_times("train.batch", &TrainSection::batch, -1, ChangeEffect::learning);
   add_formats(changes);
   add_smallest_state(changes);
+  add_clipping(changes);
   add_ranks(changes);
   return changes.take();
 }

@@ -43,7 +43,7 @@ Strategy decided(const RunConfig& config, const Model& model) {
   strategy.samples = samples_of(config);
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
   strategy.names_frozen = model.adapts();
-  strategy.global_norm = config.optimizer.clip_norm > 0 || config.precision() == DType::fp16;
+  strategy.global_norm = clips_by_own_norm(config.optimizer) || config.precision() == DType::fp16;
   strategy.saved_level.assign(model.units.size(), config.train.recompute == Recompute::none ? kAllSaved : 0);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
   strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),

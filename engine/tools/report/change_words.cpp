@@ -41,9 +41,9 @@ std::string words_of(const Change& change) {
        "tie"},
       {"optimizer.moments=bf16",
        "moments are rounded to 16 bits, stochastically: results are near, not equal"},
-      {"optimizer.clip_norm=0",
-       "gradients are not clipped, so updates wait for no norm; runs that clipping holds together can "
-       "diverge"},
+      {"optimizer.clip_by=previous_step",
+       "gradients are clipped by the norm of the step before, so updates wait for no norm; one step of huge "
+       "gradients is not held back"},
       {"parallel.zero_stage", "ranks share out the state otherwise and add up gradients in another order"},
       {"parallel.reduce_dtype", "gradients are rounded to 16 bits on their way between ranks"},
       {"memory.nvme.path", "name a folder on a local drive of your own in its place"},

@@ -22,20 +22,23 @@ double squares(const OperationContext& on, const Instruction& instruction) {
   return sum;
 }
 
-/// For updates, by their number in the step, that are decided by the norm of gradients whose loss had a
-/// scale.
-void write_scalars(const OperationContext& on, const Operand& scalars, double norm, double scale,
+struct Decision {
+  bool skip = false;  ///< some gradient is not finite
+  double scale = 1;   ///< factor on gradients
+};
+
+/// For updates, by their number in the step.
+void write_scalars(const OperationContext& on, const Operand& scalars, const Decision& decision,
                    std::int64_t step, std::int64_t update) {
   const StepScalars to(on.span<std::byte>(scalars).data());
   const OptimizerSettings& optimizer = on.setup.optimizer;
-  const bool skip = !std::isfinite(norm);
-  *to.skip() = skip ? 1U : 0U;
+  *to.skip() = decision.skip ? 1U : 0U;
   for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
     const UpdatePolicy& policy = optimizer.policies[p];
     *to.of_policy(p) = coefficients(
         {.policy = policy,
          .learning_rate = learning_rate(optimizer.schedules[policy.schedule], step),
-         .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, optimizer.clip_norm) / scale),
+         .gradient_scale = decision.skip ? 0 : static_cast<float>(decision.scale),
          .step = (on.counters.updates + step - on.counters.step) * on.setup.program->updates + update + 1,
          .seed = optimizer.seed});
   }
@@ -72,7 +75,10 @@ void sum_norms(OperationContext& on, const Instruction& instruction) {
 }
 
 void step_scalars(OperationContext& on, const Instruction& instruction, std::int64_t step) {
-  write_scalars(on, *instruction.find_operand(Role::step_scalars), std::sqrt(squares(on, instruction)), 1,
+  // The norm of all is not known yet, but that of the step before.
+  write_scalars(on, *instruction.find_operand(Role::step_scalars),
+                {.skip = !std::isfinite(squares(on, instruction)),
+                 .scale = clip_factor(on.counters.norm, on.setup.optimizer.clip_norm)},
                 step, std::max(instruction.microbatch, 0));
 }
 
@@ -86,9 +92,13 @@ void grad_norm(OperationContext& on, const Instruction& instruction, std::int64_
   on.report.skipped = !std::isfinite(norm);
   on.report.learning_rate = learning_rate(on.setup.optimizer.schedules.front(), step);
   if (const Operand* scalars = instruction.find_operand(Role::step_scalars))
-    write_scalars(on, *scalars, norm, scale, step, 0);
+    write_scalars(
+        on, *scalars,
+        {.skip = on.report.skipped, .scale = clip_factor(norm, on.setup.optimizer.clip_norm) / scale}, step,
+        0);
   if (loss_scale != nullptr)
     *loss_scale = next_loss_scale(*loss_scale, on.setup.optimizer.loss_scale, !on.report.skipped);
+  if (!on.report.skipped) on.counters.norm = norm;
   ++on.counters.step;
   ++(on.report.skipped ? on.counters.skipped : on.counters.updates);
   if (auto* record = on.value<StepRecord>(instruction, Role::step_record))
