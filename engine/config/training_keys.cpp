@@ -54,7 +54,8 @@ void add_model(std::vector<Key>& keys) {
   section.add<Text>(
       "architecture", &S::architecture, "",
       "In place of model.path: the model_type of a model with random weights by train.seed. It is gpt2, "
-      "llama, mistral, qwen2, qwen3, olmo2, phi3, granite, gemma2, gemma3_text, mixtral or qwen3_moe.");
+      "llama, mistral, qwen2, qwen3, olmo2, phi3, granite, gemma2, gemma3_text, mixtral, qwen3_moe or "
+      "starcoder2.");
   require(
       section.add<Json>(
           "config", &S::config, "",

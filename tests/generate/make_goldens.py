@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig,
-                          MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                          MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.utils import logging
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens.json"
@@ -55,6 +55,7 @@ def cases():
         "olmo2": Olmo2Config(**llama_like()),
         "granite": GraniteConfig(**llama_like(attention_multiplier=0.3, embedding_multiplier=3.0, residual_multiplier=0.6,
                                               logits_scaling=2.5)),
+        "starcoder2": Starcoder2Config(**llama_like(sliding_window=7)),
         "phi3": Phi3Config(**llama_like(original_max_position_embeddings=64, rope_parameters=long_rope)),
         "gemma2": Gemma2Config(**gemma_like(attn_logit_softcapping=2.0, final_logit_softcapping=5.0)),
         "gemma3": Gemma3TextConfig(**gemma_like(layer_types=["sliding_attention", "full_attention"], rope_parameters=gemma3)),

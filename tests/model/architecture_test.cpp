@@ -150,6 +150,11 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
        {"residual_multiplier", 0.22},
        {"mlp_bias", true},
        {"attention_bias", true}},
+      {{"model_type", "starcoder2"}},
+      {{"model_type", "starcoder2"},
+       {"use_bias", false},
+       {"sliding_window", 70},
+       {"tie_word_embeddings", false}},
       {{"model_type", "gemma2"}},
       {{"model_type", "gemma2"},
        {"num_hidden_layers", 2},
@@ -211,9 +216,10 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
 
 TEST(Architecture, OfEveryGoldenIsWrittenAndReadBackToTheSameModel) {
   const std::filesystem::path goldens = source_folder() / "tests/parity/goldens";
-  for (const char* name : {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3",
-                           "olmo2", "phi3", "phi3-long", "granite", "gemma2", "gemma3", "mixtral",
-                           "mixtral-balanced", "qwen3-moe", "qwen3-moe-balanced", "qwen3-moe-dense"}) {
+  for (const char* name :
+       {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
+        "phi3-long", "granite", "starcoder2", "gemma2", "gemma3", "mixtral", "mixtral-balanced", "qwen3-moe",
+        "qwen3-moe-balanced", "qwen3-moe-dense"}) {
     const Architecture a = parse(json::parse(std::ifstream(goldens / name / "model/config.json")));
     EXPECT_EQ(parse(to_hf_config(a)), a) << name;
   }

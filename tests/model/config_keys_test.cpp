@@ -160,7 +160,8 @@ TEST_P(ConfigKeys, ThatNobodyKnowsAreRefusedInOneSentence) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ConfigKeys,
                          ::testing::Values("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
-                                           "granite", "gemma2", "gemma3_text", "mixtral", "qwen3_moe"),
+                                           "granite", "gemma2", "gemma3_text", "mixtral", "qwen3_moe",
+                                           "starcoder2"),
                          [](const auto& info) { return info.param; });
 
 /// tests/parity/make_number_forms.py has tried every number of every family in transformers, as 2 and as 2.0.

@@ -65,6 +65,14 @@ Architecture granite() {
   return a;
 }
 
+Architecture starcoder2() {
+  Architecture a = llama();
+  a.model_type = "starcoder2";
+  a.tied_head = true;
+  a.qkv_bias = a.out_bias = a.mlp_bias = true;
+  return a;
+}
+
 /// Without a layer that sees all, tokens see only the windows of `layers` layers.
 Architecture gemma3(std::vector<bool> slides) {
   Architecture a = llama();
@@ -148,6 +156,7 @@ std::vector<TinyArchitecture> tiny_architectures() {
           {"olmo2", olmo2()},
           {"phi3", phi3()},
           {"granite", granite()},
+          {"starcoder2", starcoder2()},
           {"gemma2", gemma2()},
           {"gemma3", gemma3({true, false})},
           {"gemma3_sliding", gemma3({true, true})},

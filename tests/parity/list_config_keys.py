@@ -18,7 +18,8 @@ import warnings
 import torch
 import transformers
 from transformers import (AutoConfig, AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
-                          MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                          MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig,
+                          Starcoder2Config)
 from transformers import configuration_utils, masking_utils, modeling_rope_utils
 from transformers.generation.configuration_utils import GenerationConfig
 from transformers.models.gemma2 import configuration_gemma2, modeling_gemma2
@@ -34,11 +35,12 @@ from transformers.models.phi3 import configuration_phi3, modeling_phi3
 from transformers.models.qwen2 import modeling_qwen2
 from transformers.models.qwen3 import modeling_qwen3
 from transformers.models.qwen3_moe import modeling_qwen3_moe
+from transformers.models.starcoder2 import modeling_starcoder2
 from transformers.utils import logging
 
 OUTPUT = pathlib.Path(__file__).parent.parent / "model" / "config_keys.json"
 SOURCES = [configuration_utils, masking_utils, modeling_rope_utils, modeling_gpt2, modeling_llama, modeling_ministral,
-           modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_olmo2, configuration_phi3, modeling_phi3, modeling_granite,
+           modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_olmo2, configuration_phi3, modeling_phi3, modeling_granite, modeling_starcoder2,
            configuration_gemma2, modeling_gemma2, configuration_gemma3, modeling_gemma3]
 EXPERT_SOURCES = [modeling_mixtral, modeling_qwen3_moe]
 VOCABULARY, SEQUENCE, LAYERS = 29, 12, 2
@@ -56,6 +58,7 @@ FAMILIES = {
     "phi3": (Phi3Config, {**LLAMA_SIZES, "pad_token_id": None}),
     "granite": (GraniteConfig, {**LLAMA_SIZES, "embedding_multiplier": 3.0, "attention_multiplier": 0.3,
                                 "residual_multiplier": 0.6, "logits_scaling": 2.5}),
+    "starcoder2": (Starcoder2Config, LLAMA_SIZES),
     "gemma2": (Gemma2Config, {**LLAMA_SIZES, "head_dim": 4, "query_pre_attn_scalar": 10, "sliding_window": 4,
                               "attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0}),
     "gemma3_text": (Gemma3TextConfig, {**LLAMA_SIZES, "head_dim": 4, "query_pre_attn_scalar": 10, "sliding_window": 4,

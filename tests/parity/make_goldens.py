@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
                           MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config,
-                          Qwen3MoeConfig)
+                          Qwen3MoeConfig, Starcoder2Config)
 from transformers.utils import logging
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens"
@@ -71,6 +71,7 @@ def cases():
         "granite": (9, GraniteConfig(**llama_like(attention_multiplier=0.3, embedding_multiplier=3.0,
                                                   residual_multiplier=0.6, logits_scaling=2.5,
                                                   tie_word_embeddings=True)), 27, 6, 2),
+        "starcoder2": (16, Starcoder2Config(**llama_like(vocab_size=101, tie_word_embeddings=True, sliding_window=9)), 26, 6, 2),
         "gemma3": (10, Gemma3TextConfig(**gemma_like(
             num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
             rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},

@@ -41,8 +41,8 @@ void refuse_unknown_keys(JsonReader& reader, Family family) {
   reader.refuse_unknown_keys();
 }
 
-double initializer_range(JsonReader& reader) {
-  const double value = reader.number("initializer_range", 0.02);
+double initializer_range(JsonReader& reader, double fallback) {
+  const double value = reader.number("initializer_range", fallback);
   if (!(value >= 0)) reader.refuse("initializer_range", "expected a number that is not negative");
   return value;
 }
@@ -65,7 +65,7 @@ Architecture parse_architecture(const nlohmann::json& config, const std::string&
     reader.refuse("model_type", fmt::format("supported: {}", fmt::join(names, ", ")));
   }
   rules_of(a).read(reader, a, where);
-  a.initializer_range = initializer_range(reader);
+  a.initializer_range = initializer_range(reader, a.initializer_range);
   check_dropout(reader, a.model_type);
   refuse_common_options(reader);
   refuse_unknown_keys(reader, a.family);

@@ -7,9 +7,9 @@
 namespace strata {
 
 std::span<const ArchitectureRules* const> all_architectures() {
-  static constexpr std::array<const ArchitectureRules*, 12> kAll = {
-      &kGpt2, &kLlama,   &kMistral, &kQwen2,  &kQwen3,   &kOlmo2,
-      &kPhi3, &kGranite, &kGemma2,  &kGemma3, &kMixtral, &kQwen3Moe};
+  static constexpr std::array<const ArchitectureRules*, 13> kAll = {
+      &kGpt2,    &kLlama,  &kMistral, &kQwen2,   &kQwen3,    &kOlmo2,     &kPhi3,
+      &kGranite, &kGemma2, &kGemma3,  &kMixtral, &kQwen3Moe, &kStarcoder2};
   return kAll;
 }
 

@@ -38,6 +38,6 @@ const ArchitectureRules& rules_of(const Architecture& architecture);
 std::vector<Rotation> rotations_of(const Architecture& architecture);
 
 extern const ArchitectureRules kGpt2, kLlama, kMistral, kQwen2, kQwen3, kOlmo2, kPhi3, kGranite, kGemma2,
-    kGemma3, kMixtral, kQwen3Moe;
+    kGemma3, kMixtral, kQwen3Moe, kStarcoder2;
 
 }  // namespace strata

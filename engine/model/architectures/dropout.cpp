@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kOfEmbeddings = "embd_pdrop", kOfBranches = "resid_pdrop";
 constexpr std::string_view kDropoutsOfGpt2[] = {"attn_pdrop", kOfEmbeddings, kOfBranches};
 constexpr std::string_view kOfPhi3[] = {"attention_dropout", kOfBranches};  // its embd_pdrop is not used
+constexpr std::string_view kOfStarcoder2[] = {"attention_dropout", "embedding_dropout", "residual_dropout"};
 constexpr std::string_view kOfOthers[] = {"attention_dropout"};
 
 double read_dropout(JsonReader& reader, std::string_view key, double fallback) {
@@ -34,6 +35,7 @@ bool is_applicable(std::string_view key) {
 DropoutKeys dropout_keys(std::string_view model_type) {
   if (model_type == "gpt2") return {kDropoutsOfGpt2, 0.1};
   if (model_type == "phi3") return {kOfPhi3, 0.0};
+  if (model_type == "starcoder2") return {kOfStarcoder2, 0.0};
   return {kOfOthers, 0.0};
 }
 
