@@ -11,6 +11,7 @@
 #include "collectives/sent_bytes.h"
 #include "tests/collectives/ranks.h"
 #include "tests/collectives/values.h"
+#include "tests/support/sanitizers.h"
 
 namespace strata::test {
 namespace {
@@ -350,12 +351,6 @@ TEST_P(Conformance, SplitsOfDifferentCommunicatorsMayHappenAtOnce) {
     thread.join();
   });
 }
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kShadowedMemory = true;  // which would be several times the memory
-#else
-constexpr bool kShadowedMemory = false;
-#endif
 
 struct Freed {
   void operator()(void* data) const { std::free(data); }

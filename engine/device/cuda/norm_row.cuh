@@ -18,17 +18,19 @@ class ThreadRow {
  public:
   __device__ explicit ThreadRow(std::int64_t columns) : columns_(columns) {}
 
-  /// Keeps read(column) for the thread's runs, if `runs` is not 0.
+  /// Keeps read(column) for the thread's runs, if it `keeps` any.
   template <typename Read>
   __device__ __forceinline__ void read(const Read& read) {
+    if constexpr (keeps) {
 #pragma unroll
-    for (int i = 0; i < runs; ++i) {
-      if (column(i) < columns_) kept_[i] = read(column(i));
+      for (int i = 0; i < runs; ++i) {
+        if (column(i) < columns_) kept_[i] = read(column(i));
+      }
     }
   }
 
-  /// Calls body(i, column, what was read) for the thread's runs i = 0, 1, ..., and `read` only if `runs` is
-  /// 0.
+  /// Calls body(i, column, what was read) for the thread's runs i = 0, 1, ..., and `read` unless it `keeps`
+  /// them.
   template <typename Read, typename Body>
   __device__ __forceinline__ void for_each(const Read& read, const Body& body) const {
     if constexpr (runs == 0) {
@@ -52,7 +54,7 @@ class ThreadRow {
   }
 
   std::int64_t columns_;
-  Kept kept_[keeps ? runs : 1] = {};
+  Kept kept_[keeps ? runs : 1] = {};  // an array has at least one
 };
 
 }  // namespace strata
