@@ -1,57 +1,44 @@
 // Not in a unity build: programs that emulate NCCL have one of their own.
 #include "collectives/nccl_library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace strata {
 namespace {
-
-class Library {
- public:
-  Library() : handle_(dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_) return;
-    throw CommError(fmt::format(
-        "ranks on GPUs need NCCL: {}; install libnccl2 or add its folder to LD_LIBRARY_PATH", dlerror()));
-  }
-  template <class Function>
-  void find(const char* name, Function& function) const {
-    function = reinterpret_cast<Function>(dlsym(handle_, name));
-    if (!function)
-      throw CommError(fmt::format("libnccl.so.2 has no {}; NCCL 2.18 is the oldest that will do", name));
-  }
-
- private:
-  void* handle_;  // for the life of the process
-};
 
 NcclLibrary load() {
   // GPUs begin exchanges of different groups in the order of the calls, which is one on all ranks. NCCL
   // before 2.26 does not know it.
   constexpr int kOverwrite = 0;
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kOverwrite);
-  const Library library;
+  void* library = load_library("libnccl.so.2");
+  if (library == nullptr)
+    throw CommError(
+        fmt::format("ranks on GPUs need NCCL: {}; install libnccl2 or add its folder to LD_LIBRARY_PATH",
+                    why_not_loaded()));
+  const FunctionsOf<CommError> nccl(library, "libnccl.so.2", "NCCL 2.18 is the oldest that will do");
   NcclLibrary functions{};
-  library.find("ncclGetUniqueId", functions.get_unique_id);
-  library.find("ncclCommInitRankConfig", functions.init_rank);
-  library.find("ncclCommSplit", functions.split);
-  library.find("ncclCommDestroy", functions.destroy);
-  library.find("ncclCommAbort", functions.abort);
-  library.find("ncclCommGetAsyncError", functions.async_error);
-  library.find("ncclGetErrorString", functions.error_string);
-  library.find("ncclGetLastError", functions.last_error);
-  library.find("ncclAllGather", functions.all_gather);
-  library.find("ncclReduceScatter", functions.reduce_scatter);
-  library.find("ncclAllReduce", functions.all_reduce);
-  library.find("ncclBroadcast", functions.broadcast);
-  library.find("ncclSend", functions.send);
-  library.find("ncclRecv", functions.receive);
-  library.find("ncclGroupStart", functions.group_start);
-  library.find("ncclGroupEnd", functions.group_end);
+  nccl.find("ncclGetUniqueId", functions.get_unique_id);
+  nccl.find("ncclCommInitRankConfig", functions.init_rank);
+  nccl.find("ncclCommSplit", functions.split);
+  nccl.find("ncclCommDestroy", functions.destroy);
+  nccl.find("ncclCommAbort", functions.abort);
+  nccl.find("ncclCommGetAsyncError", functions.async_error);
+  nccl.find("ncclGetErrorString", functions.error_string);
+  nccl.find("ncclGetLastError", functions.last_error);
+  nccl.find("ncclAllGather", functions.all_gather);
+  nccl.find("ncclReduceScatter", functions.reduce_scatter);
+  nccl.find("ncclAllReduce", functions.all_reduce);
+  nccl.find("ncclBroadcast", functions.broadcast);
+  nccl.find("ncclSend", functions.send);
+  nccl.find("ncclRecv", functions.receive);
+  nccl.find("ncclGroupStart", functions.group_start);
+  nccl.find("ncclGroupEnd", functions.group_end);
   return functions;
 }
 

@@ -1,7 +1,7 @@
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nccl.h>
 
+#include "base/shared_library.h"
 #include "collectives/versions.h"
 
 namespace strata {
@@ -9,9 +9,10 @@ namespace {
 
 std::string found_nccl() {
   // As nccl_library() loads it; it stays.
-  void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return "not found";
-  const auto get_version = reinterpret_cast<decltype(&ncclGetVersion)>(dlsym(library, "ncclGetVersion"));
+  void* library = load_library("libnccl.so.2");
+  if (library == nullptr) return "not found";
+  const auto get_version =
+      reinterpret_cast<decltype(&ncclGetVersion)>(find_symbol(library, "ncclGetVersion"));
   int version = 0;
   if (!get_version || get_version(&version) != ncclSuccess) return "a library that does not say its version";
   return dotted_version(static_cast<std::size_t>(version));
