@@ -56,4 +56,12 @@ struct EnumArray {
   friend constexpr bool operator==(const EnumArray&, const EnumArray&) = default;
 };
 
+/// An EnumArray that is given a value for each enumerator: with one too few it does not compile.
+template <ListedEnum E, typename T>
+struct EnumTable : EnumArray<E, T> {
+  template <typename... Values>
+  requires(sizeof...(Values) == EnumArray<E, T>::size()) constexpr EnumTable(Values... values)
+      : EnumArray<E, T>{{T(values)...}} {}  // NOLINT: as {1, 2, 3}
+};
+
 }  // namespace strata

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace strata {
@@ -32,6 +34,14 @@ TEST(EnumArrays, AreZeroWhereNothingIsGiven) {
   const EnumArray<Season, int> nothing, first = {7};
   EXPECT_THAT(nothing.values, ElementsAre(0, 0, 0));
   EXPECT_THAT(first.values, ElementsAre(7, 0, 0));
+}
+
+TEST(EnumTables, AreGivenAValueForEachEnumerator) {
+  using Names = EnumTable<Season, std::string_view>;
+  constexpr Names kNames = {"a", "b", "c"};
+  static_assert(kNames[Season::autumn] == "c");
+  static_assert(!std::is_constructible_v<Names, const char*, const char*>);
+  static_assert(!std::is_default_constructible_v<Names>);
 }
 
 TEST(EnumArrays, VisitKeysWithTheirValuesInOrder) {

@@ -12,19 +12,19 @@
 namespace strata {
 
 std::string_view name_of(Tier tier) {
-  constexpr EnumArray<Tier, std::string_view> names = {"device", "host", "nvme"};
+  constexpr EnumTable<Tier, std::string_view> names = {"device", "host", "nvme"};
   return names[tier];
 }
 
 std::string_view name_of(Lane lane) {
-  constexpr EnumArray<Lane, std::string_view> names = {"compute", "h2d",    "d2h",     "comm", "send",
+  constexpr EnumTable<Lane, std::string_view> names = {"compute", "h2d",    "d2h",     "comm", "send",
                                                        "receive", "tensor", "context", "read", "write",
                                                        "data",    "cpu",    "save"};
   return names[lane];
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr EnumArray<BufferKind, std::string_view> names = {"parameter",  "gradient",  "optimizer_state",
+  constexpr EnumTable<BufferKind, std::string_view> names = {"parameter",  "gradient",  "optimizer_state",
                                                              "activation", "workspace", "communication"};
   return names[kind];
 }

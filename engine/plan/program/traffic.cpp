@@ -2,13 +2,13 @@
 
 namespace strata {
 std::string_view name_of(Link link) {
-  constexpr EnumArray<Link, std::string_view> names = {
+  constexpr EnumTable<Link, std::string_view> names = {
       "h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce", "send"};
   return names[link];
 }
 
 Lane lane_of(Link link) {
-  constexpr EnumArray<Link, Lane> lanes = {Lane::h2d,  Lane::d2h,  Lane::read, Lane::write,
+  constexpr EnumTable<Link, Lane> lanes = {Lane::h2d,  Lane::d2h,  Lane::read, Lane::write,
                                            Lane::comm, Lane::comm, Lane::comm, Lane::send};
   return lanes[link];
 }

@@ -60,7 +60,7 @@ std::vector<Knob> make_knobs(BufferKind kind, Tier tier) {
   std::vector<Knob> knobs = knobs_of_size(kind);
   const std::string_view placement = placement_key(kind);
   if (placement.empty()) return knobs;
-  constexpr EnumArray<Tier, std::string_view> kFarther = {"host: only what is being used is on the device",
+  constexpr EnumTable<Tier, std::string_view> kFarther = {"host: only what is being used is on the device",
                                                           "nvme: only what is being used is on the host",
                                                           "host: off the drives, if memory.host holds it"};
   knobs.insert(knobs.begin() + 1, {placement, kFarther[tier]});
