@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/schedule_type.h"
 #include "engine/config/words.h"
 
 namespace strata {
@@ -107,26 +108,14 @@ struct Words<DataPacking> {
   static constexpr std::array<std::string_view, 3> list = {"none", "documents", "whole"};
 };
 
-enum class ScheduleKind : std::uint8_t {
-  constant,
-  linear,
-  cosine,
-  polynomial,
-  cosine_restarts,
-  wsd,
-  inverse_sqrt,
-  piecewise
-};
 template <>
-struct Words<ScheduleKind> {
+struct Words<ScheduleType> {
   static constexpr std::array<std::string_view, 8> list = {
       "constant", "linear", "cosine", "polynomial", "cosine_restarts", "wsd", "inverse_sqrt", "piecewise"};
 };
 
-/// How the learning rate falls at the end of wsd.
-enum class ScheduleShape : std::uint8_t { linear, cosine, sqrt };
 template <>
-struct Words<ScheduleShape> {
+struct Words<DecayShape> {
   static constexpr std::array<std::string_view, 3> list = {"linear", "cosine", "sqrt"};
 };
 

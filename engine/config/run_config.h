@@ -1,5 +1,5 @@
 // The run file as plain values, which the rest of the engine reads. Each key's type, default, documentation
-// and check stands once, in run_keys.cpp, machine_keys.cpp or training_keys.cpp.
+// and check stands once, in run_keys.cpp, machine_keys.cpp, training_keys.cpp or optimizer_keys.cpp.
 #pragma once
 
 #include <cstdint>

@@ -17,15 +17,15 @@ struct SchedulePoint {
 };
 
 struct ScheduleSection {
-  ScheduleKind type = ScheduleKind::constant;
+  ScheduleType type = ScheduleType::constant;
   std::int64_t warmup = 0;
   double minimum_ratio = 0.1;
-  double decay_ratio = 0.2;                     ///< of wsd
-  ScheduleShape shape = ScheduleShape::linear;  ///< of wsd
-  double power = 2;                             ///< of polynomial
-  std::optional<std::int64_t> timescale = {};   ///< of inverse_sqrt; read it by timescale_of()
-  std::int64_t cycles = 1;                      ///< of cosine_restarts
-  std::vector<SchedulePoint> points = {};       ///< of piecewise, in the order of their steps
+  double decay_ratio = 0.2;                    ///< of wsd
+  DecayShape shape = DecayShape::linear;       ///< of wsd
+  double power = 2;                            ///< of polynomial
+  std::optional<std::int64_t> timescale = {};  ///< of inverse_sqrt; read it by timescale_of()
+  std::int64_t cycles = 1;                     ///< of cosine_restarts
+  std::vector<SchedulePoint> points = {};      ///< of piecewise, in the order of their steps
   std::int64_t asked_warmup = 0;  ///< of a warm-up that was cut (engine/config/run_length.h). No key sets it.
   friend bool operator==(const ScheduleSection&, const ScheduleSection&) = default;
 };

@@ -37,6 +37,18 @@ inline std::string at_least_one(const std::int64_t& value) {
 inline std::string not_below_zero(const double& value) {
   return value < 0 ? "must not be negative" : "";
 }
+inline std::string fraction(const double& value) {
+  return value < 0 || value > 1 ? "must be between 0 and 1" : "";
+}
+inline std::string proper_fraction(const double& value) {
+  return value < 0 || value >= 1 ? "must be at least 0 and less than 1" : "";
+}
+inline std::string positive_fraction(const double& value) {
+  return value <= 0 || value > 1 ? "must be greater than 0 and at most 1" : "";
+}
+inline std::string positive(const double& value) {
+  return value <= 0 ? "must be greater than 0" : "";
+}
 
 /// Appends the keys of one section.
 template <typename S, typename C = RunConfig>
@@ -94,8 +106,24 @@ void require(KeyOf<C>& key, const std::vector<std::string>& related,
   };
 }
 
+/// A check that a key which some of the section's types have was given to none of the others.
+template <typename S, typename T>
+auto belongs_to(S RunConfig::*section, std::string_view key_of_type, std::vector<T> types, auto S::*field) {
+  return [=](const RunConfig& c) -> std::string {
+    const S& given = c.*section;
+    if (std::ranges::find(types, given.type) != types.end() || given.*field == S().*field) return "";
+    std::vector<std::string_view> words;
+    words.reserve(types.size());
+    for (const T type : types) words.push_back(word_of(type));
+    return fmt::format("belongs to {} {}, not {}", key_of_type, fmt::join(words, " or "),
+                       word_of(given.type));
+  };
+}
+
 /// What a run learns: model, data, train, optimizer.
 void add_training_keys(std::vector<Key>& keys);
+/// Those of optimizer and its schedule among them.
+void add_optimizer_keys(std::vector<Key>& keys);
 /// What it runs on and leaves behind: parallel, memory, plan, device, checkpoint, report.
 void add_machine_keys(std::vector<Key>& keys);
 

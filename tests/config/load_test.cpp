@@ -63,7 +63,7 @@ report: {metrics: out/metrics.jsonl}
   EXPECT_EQ(config.optimizer.learning_rate, 3e-3);
   EXPECT_THAT(config.optimizer.betas, Optional(ElementsAre(0.8, 0.99)));
   EXPECT_EQ(config.optimizer.decay, Decay::all);
-  EXPECT_EQ(config.schedule.type, ScheduleKind::cosine);
+  EXPECT_EQ(config.schedule.type, ScheduleType::cosine);
   EXPECT_EQ(config.schedule.warmup, 20);
   EXPECT_EQ(config.parallel.zero_stage, 2);
   EXPECT_EQ(config.memory.device, 2 * GiB);
@@ -211,7 +211,7 @@ TEST(Overrides, ReplaceValuesOfTheFileInOrder) {
                        {"train.steps=6", "train.steps=7", "optimizer.schedule={type: linear, warmup: 2}",
                         "data.path=[x, 'y']", "device.link.h2d=2GB/s", "device.link.h2d=unlimited"});
   EXPECT_EQ(config.train.steps, 7);
-  EXPECT_EQ(config.schedule.type, ScheduleKind::linear);
+  EXPECT_EQ(config.schedule.type, ScheduleType::linear);
   EXPECT_EQ(config.schedule.warmup, 2);
   EXPECT_THAT(config.data.path, ElementsAre("x", "y"));
   EXPECT_EQ(config.device.h2d_per_second, std::nullopt);
@@ -398,7 +398,7 @@ TEST(TensorGroups, AreReadInOrder) {
 
 TEST(TensorGroups, MayHaveTheirOwnSchedule) {
   const std::string cosine = "optimizer: {schedule: {type: cosine, warmup: 7}, groups: ";
-  const ScheduleSection wsd = {.type = ScheduleKind::wsd, .decay_ratio = 0.5, .shape = ScheduleShape::sqrt};
+  const ScheduleSection wsd = {.type = ScheduleType::wsd, .decay_ratio = 0.5, .shape = DecayShape::sqrt};
   EXPECT_THAT(parse_run_config(kMinimal + cosine +
                                    "[{tensors: a, schedule: {type: wsd, decay_ratio: 0.5, shape: sqrt}}]}\n",
                                "run.yaml")

@@ -109,7 +109,7 @@ class StaleWeightsTest : public ::testing::Test {
     config.train.precision = DType::fp32;
     config.optimizer.learning_rate = 1e-3;  // with more, last bits grow within the steps to more than 1e-5
     config.train.threads = 1;
-    config.schedule.type = ScheduleKind::constant;
+    config.schedule.type = ScheduleType::constant;
     config.schedule.warmup = 0;
     config.optimizer.weight_decay = 0;
     // Where a gradient is next to nothing the direction of its update would be chance.

@@ -36,7 +36,7 @@ const std::vector<TensorGroup> kGroups = {
     {.tensors = {"*.1.self_attn.k_proj.*", "*.up_proj.*"}, .weight_decay = 0.75},
     {.tensors = {"*norm*"}, .learning_rate_factor = 0.5, .weight_decay = 0.125},
     {.tensors = {"*.o_proj.*"},
-     .schedule = ScheduleSection{.type = ScheduleKind::piecewise, .points = {{0, 0.375}}}},
+     .schedule = ScheduleSection{.type = ScheduleType::piecewise, .points = {{0, 0.375}}}},
     {.tensors = {"*.1.self_attn.o_proj.*"}, .learning_rate_factor = 2}};
 
 RunConfig run_with_groups(const TemporaryFolder& folder) {

@@ -99,7 +99,7 @@ TEST(TensorPolicies, AreOverriddenByTheLastGroupThatFitsKeyByKey) {
 }
 
 TEST(TensorPolicies, HaveTheScheduleOfTheLastGroupWithOne) {
-  const ScheduleSection wsd = {.type = ScheduleKind::wsd};
+  const ScheduleSection wsd = {.type = ScheduleType::wsd};
   const Model model = build_with(optimizer_with(
       {{{"*.bias"}, {}, {}, wsd}, {{"model.layers.1.*"}, {}, {}, wsd}, {{"model.layers.1.*"}, 3, 0}}));
   EXPECT_EQ(policy_of(model, "model.norm.weight").schedule, 0U);

@@ -19,40 +19,6 @@
 namespace strata {
 namespace {
 
-ScheduleType schedule_type(ScheduleKind key) {
-  switch (key) {
-    case ScheduleKind::constant:
-      return ScheduleType::constant;
-    case ScheduleKind::linear:
-      return ScheduleType::linear;
-    case ScheduleKind::cosine:
-      return ScheduleType::cosine;
-    case ScheduleKind::polynomial:
-      return ScheduleType::polynomial;
-    case ScheduleKind::cosine_restarts:
-      return ScheduleType::cosine_restarts;
-    case ScheduleKind::wsd:
-      return ScheduleType::wsd;
-    case ScheduleKind::inverse_sqrt:
-      return ScheduleType::inverse_sqrt;
-    case ScheduleKind::piecewise:
-      return ScheduleType::piecewise;
-  }
-  return ScheduleType::constant;
-}
-
-DecayShape decay_shape(ScheduleShape key) {
-  switch (key) {
-    case ScheduleShape::linear:
-      return DecayShape::linear;
-    case ScheduleShape::cosine:
-      return DecayShape::cosine;
-    case ScheduleShape::sqrt:
-      return DecayShape::sqrt;
-  }
-  return DecayShape::linear;
-}
-
 LearningRateSchedule learning_rate_schedule(const RunConfig& config, const ScheduleSection& schedule) {
   const double decay_steps = std::round(schedule.decay_ratio * static_cast<double>(config.train.steps));
   LearningRateSchedule result = {

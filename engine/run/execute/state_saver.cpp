@@ -37,24 +37,24 @@ nlohmann::json schedule_json(const RunConfig& config) {
                          {"minimum_ratio", schedule.minimum_ratio},
                          {"steps", config.train.steps}};
   switch (schedule.type) {
-    case ScheduleKind::constant:
-    case ScheduleKind::linear:
-    case ScheduleKind::cosine:
+    case ScheduleType::constant:
+    case ScheduleType::linear:
+    case ScheduleType::cosine:
       break;
-    case ScheduleKind::polynomial:
+    case ScheduleType::polynomial:
       json["power"] = schedule.power;
       break;
-    case ScheduleKind::cosine_restarts:
+    case ScheduleType::cosine_restarts:
       json["cycles"] = schedule.cycles;
       break;
-    case ScheduleKind::wsd:
+    case ScheduleType::wsd:
       json["decay_ratio"] = schedule.decay_ratio;
       json["shape"] = word_of(schedule.shape);
       break;
-    case ScheduleKind::inverse_sqrt:
+    case ScheduleType::inverse_sqrt:
       json["timescale"] = timescale_of(schedule);
       break;
-    case ScheduleKind::piecewise:
+    case ScheduleType::piecewise:
       json["points"] = nlohmann::json::array();
       for (const auto& [step, factor] : schedule.points) json["points"].push_back({step, factor});
       break;

@@ -1,0 +1,209 @@
+#include <algorithm>
+
+#include "engine/config/run_config.h"
+#include "engine/config/section_keys.h"
+
+namespace strata {
+namespace {
+
+using namespace value;  // NOLINT(google-build-using-namespace): the table below reads as a table
+
+std::string check_clip_by(const RunConfig& config) {
+  if (config.optimizer.clip_by == ClipBy::step) return "";
+  if (config.optimizer.clip_norm == 0) return "clip_norm is 0, so nothing is clipped; leave clip_by out";
+  if (config.train.precision == DType::fp16)
+    return "updates of train.precision fp16 wait for the norm in any case; leave clip_by out";
+  return is_asynchronous(config.parallel.schedule)
+             ? fmt::format(
+                   "parallel.schedule {} has several steps under way, and none is the previous one; "
+                   "leave clip_by out",
+                   word_of(config.parallel.schedule))
+             : "";
+}
+
+void add_optimizer(std::vector<Key>& keys) {
+  using S = OptimizerSection;
+  SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
+  using enum OptimizerType;
+  const auto of = [](const std::vector<OptimizerType>& types, auto S::*field) {
+    return belongs_to<S, OptimizerType>(&RunConfig::optimizer, "optimizer.type", types, field);
+  };
+  section.add<Word<OptimizerType>>(
+      "type", &S::type, "",
+      "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. lion: steps of the learning rate "
+      "against the sign of a mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, "
+      "not centered and without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. "
+      "adamw keeps two arrays of optimizer state; lion, rmsprop and adagrad keep one; sgd keeps none. "
+      "optimizer.momentum adds one.");
+  section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
+  Key& betas = section.add<NumberPair>(
+      "betas", &S::betas, "",
+      "Of adamw: decay rates of the mean of gradients and of their squares. Of lion: the weight of the mean "
+      "of gradients in a step's direction, and the decay rate of that mean.",
+      [](const std::optional<std::array<double, 2>>& betas) -> std::string {
+        const auto is_rate = [](double b) { return b >= 0 && b < 1; };
+        return !betas || std::ranges::all_of(*betas, is_rate) ? ""
+                                                              : "both must be at least 0 and less than 1";
+      });
+  betas.default_words = "default [0.9, 0.95], of lion [0.9, 0.99]";
+  require(betas, {"optimizer.type"}, of({adamw, lion}, &S::betas));
+  Key& epsilon = section.add<Number>(
+      "epsilon", &S::epsilon, "", "Of adamw, rmsprop and adagrad: added to the root of the squares.",
+      [](const std::optional<double>& epsilon) { return positive(epsilon.value_or(1)); });
+  epsilon.default_words = "default 1e-08, of adagrad 1e-10";
+  require(epsilon, {"optimizer.type"}, of({adamw, rmsprop, adagrad}, &S::epsilon));
+  require(section.add<Number>("alpha", &S::alpha, "",
+                              "Of rmsprop: the decay rate of the mean of the gradients' squares.",
+                              proper_fraction),
+          {"optimizer.type"}, of({rmsprop}, &S::alpha));
+  require(section.add<Number>("momentum", &S::momentum, "",
+                              "Of sgd and rmsprop: the factor on the momentum buffer in each step, before "
+                              "the gradient is added. rmsprop divides the gradient by the root first. 0: "
+                              "there is no buffer.",
+                              proper_fraction),
+          {"optimizer.type"}, of({sgd, rmsprop}, &S::momentum));
+  section.add<Number>("weight_decay", &S::weight_decay, "",
+                      "Decay per step, times the learning rate. adamw and lion shrink the weights by it. "
+                      "sgd, rmsprop and adagrad add it to the gradient, so squares and momentum include it.",
+                      not_below_zero);
+  section.add<Word<Decay>>(
+      "decay", &S::decay, "",
+      "Which tensors weight_decay applies to: matrices only (not norms and biases), or all.");
+  section.add<TensorGroups>("groups", &S::groups, "",
+                            "Groups of tensors with other settings: [{tensors: '*.bias', weight_decay: 0}, "
+                            "{tensors: ['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: "
+                            "patterns of names, as in train.freeze. lr_factor: factor on the learning rate. "
+                            "weight_decay: in place of optimizer.weight_decay and decay. schedule: a map in "
+                            "place of optimizer.schedule, with its keys and their defaults. If several "
+                            "groups fit a tensor, the last one with such a key gives it. A resumed run may "
+                            "have other groups.");
+  section.add<Number>("clip_norm", &S::clip_norm, "",
+                      "Largest global norm of the gradient. 0: no clipping, and updates need not wait for "
+                      "the end of the backward pass.",
+                      not_below_zero);
+  require(
+      section.add<Word<ClipBy>>(
+          "clip_by", &S::clip_by, "",
+          "Which norm clipping reads. step: that of the gradients that are clipped, so that updates wait for "
+          "all of them. previous_step: that of the step before, and the first step of a run is not clipped. "
+          "Then updates need not wait, and gradients need not exist together. It is other mathematics: one "
+          "step of huge gradients is not held back."),
+      {"optimizer.clip_norm", "train.precision", "parallel.schedule"}, check_clip_by);
+  require(
+      section.add<Word<MasterFormat>>(
+          "master", &S::master, "",
+          "How exact weights are kept. fp32: beside the parameters. split: the parameters are the high "
+          "halves, and 16 bits are kept beside them. That is 2 bytes per parameter less, with "
+          "train.precision bf16 or fp8 only. A weight halfway between two bf16 numbers then has a parameter "
+          "that is rounded away from zero instead of to even."),
+      {"train.precision"}, [](const RunConfig& c) -> std::string {
+        return c.optimizer.master == MasterFormat::split &&
+                       c.train.precision.value_or(DType::bf16).storage != DType::bf16
+                   ? "split needs train.precision bf16 or fp8, whose parameters are the high halves of the "
+                     "fp32 masters; use fp32 with any other precision"
+                   : "";
+      });
+  require(
+      section.add<Word<MomentFormat>>("moments", &S::moments, "",
+                                      "How moments, or the momentum buffer, are kept. bf16: rounded at "
+                                      "random by train.seed, so that the mean is right. That is 2 bytes per "
+                                      "parameter less for each. Results are near those of fp32, not equal."),
+      {"optimizer.type", "optimizer.momentum"}, [](const RunConfig& c) -> std::string {
+        const bool keeps_any = c.optimizer.type != sgd || c.optimizer.momentum > 0;
+        return keeps_any || c.optimizer.moments == S().moments
+                   ? ""
+                   : "sgd without optimizer.momentum keeps no moments; leave it out, or give a momentum";
+      });
+}
+
+std::string check_points(const std::vector<SchedulePoint>& points) {
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    if (points[p].step < 0 || points[p].step > kLargestCount)
+      return fmt::format("a point's step must be between 0 and {}", kLargestCount);
+    if (points[p].factor < 0) return "a point's factor must not be negative";
+    if (p > 0 && points[p].step <= points[p - 1].step) return "the points' steps must rise";
+  }
+  return "";
+}
+
+void add_schedule(std::vector<Key>& keys) {
+  using S = ScheduleSection;
+  using Int = Integer<std::int64_t>;
+  using enum ScheduleType;
+  SectionKeys<S> section(keys, "optimizer.schedule", &RunConfig::schedule);
+  const auto of = [](ScheduleType type, Key& key, auto S::*field) {
+    require(key, {"optimizer.schedule.type"},
+            belongs_to<S, ScheduleType>(&RunConfig::schedule, "optimizer.schedule.type", {type}, field));
+  };
+  section.add<Word<ScheduleType>>(
+      "type", &S::type, "",
+      "The learning rate from the end of the warm-up to the last step. Let p rise from 0 in the first step "
+      "after the warm-up to 1 in the last step, and let r be minimum_ratio. constant: lr. linear: lr · (r + "
+      "(1 - r) · (1 - p)). cosine: lr · (r + (1 - r) · (1 + cos πp) / 2). polynomial: lr · (r + (1 - r) · (1 "
+      "- p)^power). cosine_restarts: cosine, `cycles` times. wsd: lr, and over the last part of the run a "
+      "fall to lr · r (warm-up, stable, decay). inverse_sqrt: lr · √(timescale / (timescale + t)), t steps "
+      "after the warm-up, and at least lr · r. piecewise: a line through points.");
+  require(section.add<Int>("warmup", &S::warmup, "steps",
+                           "Steps in which the learning rate rises linearly to optimizer.lr. "
+                           "Step s, counted from 0, has lr · (s + 1) / (warmup + 1). If --set or "
+                           "train.epochs make the run shorter than its warm-up, a tenth of the "
+                           "run's steps is taken.",
+                           not_negative),
+          {"train.steps"}, [](const RunConfig& c) -> std::string {
+            if (c.train.epochs || c.schedule.warmup <= c.train.steps) return "";
+            return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)",
+                               c.schedule.warmup, c.train.steps);
+          });
+  section.add<Number>("minimum_ratio", &S::minimum_ratio, "",
+                      "The part of optimizer.lr that the last step has. constant and piecewise do not read "
+                      "it, and inverse_sqrt never falls below it.",
+                      fraction);
+  of(wsd,
+     section.add<Number>("decay_ratio", &S::decay_ratio, "",
+                         "Of wsd: the part of the run's steps, at its end, over which the rate falls.",
+                         positive_fraction),
+     &S::decay_ratio);
+  of(wsd,
+     section.add<Word<DecayShape>>(
+         "shape", &S::shape, "",
+         "Of wsd: how the rate falls, with p from 0 to 1 over that part. linear: by 1 - p. cosine: by (1 + "
+         "cos πp) / 2. sqrt: by 1 - √p."),
+     &S::shape);
+  of(polynomial, section.add<Number>("power", &S::power, "", "Of polynomial: its exponent.", positive),
+     &S::power);
+  of(cosine_restarts,
+     section.add<Int>(
+         "cycles", &S::cycles, "", "Of cosine_restarts: how often the rate falls from lr to its minimum.",
+         [](const std::int64_t& value) -> std::string {
+           constexpr std::int64_t kMostCycles = 1'000'000;
+           return value > kMostCycles ? fmt::format("must be at most {}", kMostCycles) : at_least_one(value);
+         }),
+     &S::cycles);
+  Key& timescale = section.add<Int>(
+      "timescale", &S::timescale, "steps", "Of inverse_sqrt: after this number of steps the rate is lr / √2.",
+      [](const std::optional<std::int64_t>& value) { return at_least_one(value.value_or(1)); });
+  timescale.default_words = "default the warm-up, or 10000 without one";
+  of(inverse_sqrt, timescale, &S::timescale);
+  Key& points = section.add<SchedulePoints>(
+      "points", &S::points, "",
+      "Of piecewise: [[step, factor on lr], …], with rising steps that count from 0. Between two points the "
+      "rate is a line, so points at neighboring steps make a jump. Before the first and after the last one "
+      "their factors hold. A warm-up multiplies them. [[0, 1], [800, 1], [801, 0.1]]: a tenth after step "
+      "800.",
+      check_points);
+  of(piecewise, points, &S::points);
+  require(points, {"optimizer.schedule.type"}, [](const RunConfig& c) -> std::string {
+    return c.schedule.type == piecewise && c.schedule.points.empty()
+               ? "piecewise needs points: give [[step, factor on lr], …]"
+               : "";
+  });
+}
+
+}  // namespace
+
+void add_optimizer_keys(std::vector<Key>& keys) {
+  add_optimizer(keys);
+  add_schedule(keys);
+}
+
+}  // namespace strata
