@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "engine/config/run_config.h"
+#include "tests/execute/placements.h"
 #include "tests/execute/support.h"
-#include "tests/support/drive.h"
 
 namespace strata {
 namespace {
@@ -48,7 +48,7 @@ TEST(ClipByPreviousStep, MultipliesEachStepByTheFactorOfTheNormBeforeIt) {
   RunConfig reference = config;
   reference.optimizer.clip_norm = 0;
   reference.optimizer.clip_by = ClipBy::step;
-  reference.schedule.type = ScheduleKind::piecewise;
+  reference.schedule.type = ScheduleType::piecewise;
   double norm = 0;  // the first step is not clipped
   for (const StepReport& step : clipped) {
     reference.schedule.points.push_back({step.step, std::min(1.0, kClip / (norm + 1e-6))});
@@ -79,24 +79,7 @@ TEST(ClipByPreviousStep, HasTheProgramOfARunWithoutClipping) {
 
 TEST(ClipByPreviousStep, PlacementChangesNoBit) {
   const TemporaryFolder folder;
-  const RunConfig resident = clipped_by_previous(folder);
-  const std::string expected = run(resident).result.state_hash;
-  RunConfig hosted = resident;
-  hosted.memory.device = smallest_bytes(hosted);
-  std::vector<RunConfig> placed = {resident, hosted};
-  if (test::why_no_drive(folder.path()).empty()) {
-    placed.push_back(hosted);
-    placed.back().memory.nvme_path = {folder.path().string()};
-    placed.back().memory.optimizer_state = TierChoice::nvme;
-  }
-  for (RunConfig each : placed) {
-    for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
-      each.plan.lanes = lanes;
-      const RunOutcome outcome = run(each);
-      EXPECT_EQ(outcome.result.state_hash, expected);
-      expect_the_plan_was_exact(outcome);
-    }
-  }
+  test::expect_the_same_bits_wherever_state_lives(clipped_by_previous(folder), folder.path());
 }
 
 TEST(ClipByPreviousStep, GoesOnFromACheckpointWithItsNorm) {
