@@ -10,8 +10,9 @@ namespace strata {
 struct Counters {
   std::int64_t step = 0;     ///< finished steps: the next one to run
   std::int64_t updates = 0;  ///< applied as a whole
-  std::int64_t skipped = 0;  ///< steps whose gradient norm was not finite
+  std::int64_t skipped = 0;  ///< steps whose gradients were not finite, or a spike
   double norm = 0;           ///< of the gradients of the last step with a finite one; 0: none yet
+  double mean_norm = 0;      ///< of those of the steps before the next one: optim/spike.h
 };
 
 /// What ranks add up at a step's end, as an array of doubles.

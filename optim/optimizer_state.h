@@ -18,7 +18,7 @@ struct OptimizerState {
   StateFormat format = {};
   std::int64_t elements = 0;
   void* master = nullptr;                 ///< floats or Remainders; in fp32 the parameter itself
-  EnumArray<Moment, void*> moments = {};  ///< of format.moments; null: not kept
+  EnumArray<Moment, void*> moments = {};  ///< of format.dtype_of(); null: not kept
   const void* gradient = nullptr;
   void* parameter = nullptr;  ///< the rounded master, or its high half; not used in fp32
   std::uint32_t unit = 0;     ///< with `first` names the random bits that round the moments
@@ -35,8 +35,9 @@ struct OptimizerState {
     OptimizerState result = *this;
     result.elements = count;
     result.master = at(master, format.split_master ? sizeof(Remainder) : sizeof(float));
-    for (void*& moment : result.moments)
-      if (moment != nullptr) moment = at(moment, format.moment_bytes());
+    result.moments.for_each([&](Moment key, void*& moment) {
+      if (moment != nullptr) moment = at(moment, format.bytes_of(key));
+    });
     result.gradient = static_cast<const std::byte*>(gradient) + from * size_of(precision);
     if (precision != DType::fp32) result.parameter = at(parameter, size_of(precision));
     result.first += from;

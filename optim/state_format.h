@@ -14,7 +14,8 @@ namespace strata {
 
 struct StateFormat {
   bool split_master = false;    ///< see split_master.h. REQUIRES: precision bf16
-  DType moments = DType::fp32;  ///< fp32, or bf16 with stochastic rounding
+  DType moments = DType::fp32;  ///< of a rule: fp32, or bf16 with stochastic rounding
+  DType average = DType::fp32;  ///< of Moment::ema: as well
   Moments kept = moments_of(UpdateRule::adamw);
 
   /// Bytes per parameter of the buffer `master`; 0 if there is none.
@@ -22,10 +23,13 @@ struct StateFormat {
     if (precision == DType::fp32) return 0;
     return split_master ? size_of(DType::bf16) : size_of(DType::fp32);
   }
-  constexpr Bytes moment_bytes() const { return size_of(moments); }
+  constexpr DType dtype_of(Moment moment) const { return moment == Moment::ema ? average : moments; }
+  constexpr Bytes bytes_of(Moment moment) const { return size_of(dtype_of(moment)); }
   /// Counts parameter, master and moments.
   constexpr Bytes state_bytes(DType precision) const {
-    return size_of(precision) + master_bytes(precision) + kept.count() * moment_bytes();
+    Bytes bytes = size_of(precision) + master_bytes(precision);
+    kept.for_each([&](Moment moment) { bytes += bytes_of(moment); });
+    return bytes;
   }
   /// What an update moves per parameter: the gradient and all state are read, all state is written. A rounded
   /// copy of the master is only written.

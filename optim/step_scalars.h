@@ -46,6 +46,19 @@ struct RootCoefficients {
   std::uint32_t rounding;
 };
 
+/// The scalars of one AdEMAMix step.
+struct AdemamixCoefficients {
+  float gradient_scale;
+  float keep;  ///< 1 - lr·wd
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float beta3, one_minus_beta3;  ///< of this step, as alpha
+  float inverse_correction1;     ///< 1 / (1 - beta1^t)
+  float inverse_correction2;     ///< 1 / sqrt(1 - beta2^t)
+  float alpha, epsilon, learning_rate;
+  std::uint32_t rounding;
+};
+
 /// The coefficients of one update rule; its user knows which. Rules with the same coefficients and as many
 /// moments have the same formula, and so the same code in every implementation.
 union UpdateCoefficients {
@@ -69,8 +82,15 @@ union UpdateCoefficients {
 };
 
 /// What the gradient's norm decides for updates, in a host's or a device's memory: `skip`, and behind it the
-/// coefficients of each policy. The global norm decides for all units, or a unit's own norm for that unit.
+/// average's coefficients and those of each policy. The global norm decides for all units, or a unit's own
+/// norm for that unit.
 class StepScalars {
+/// The scalars of one update's average.
+struct AverageCoefficients {
+  float weight = 0;            ///< of the parameter; the average before has the rest. 0: nothing is averaged
+  std::uint32_t rounding = 0;  ///< of seed and t, apart from those of updates
+};
+
  public:
   static constexpr std::size_t bytes(std::size_t policies) {
     return sizeof(std::uint32_t) + policies * sizeof(UpdateCoefficients);
@@ -83,9 +103,14 @@ class StepScalars {
   UpdateCoefficients* of_policy(std::size_t policy) const {
     return reinterpret_cast<UpdateCoefficients*>(begin_ + bytes(policy));
   }
+  AverageCoefficients* average() const {
+    return reinterpret_cast<AverageCoefficients*>(begin_ + sizeof(std::uint32_t));
+  }
 
  private:
   std::byte* begin_;
 };
+
+  static constexpr std::size_t kBeforePolicies = sizeof(std::uint32_t) + sizeof(AverageCoefficients);
 
 }  // namespace strata

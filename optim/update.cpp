@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
+#include "optim/average.h"
 #include "optim/stochastic_rounding.h"
 #include "optim/update_kernel.h"
 
@@ -195,14 +196,17 @@ UpdateCoefficients coefficients(const UpdateStep& step) {
   return {};
 }
 
-void update(const UpdateCoefficients& step, const OptimizerState& state) {
+void update(const UpdateCoefficients& step, const OptimizerState& state,
+            const AverageCoefficients& averaged) {
   assert(!state.format.split_master || state.precision == DType::bf16);
   const bool stream = state.elements >= kStreamFrom;
   for_ranges((state.elements + kChunk - 1) / kChunk, 1,
              [&](std::int64_t first_chunk, std::int64_t last_chunk, int) {
                const std::int64_t first = first_chunk * kChunk;
                const std::int64_t last = std::min(last_chunk * kChunk, state.elements);
-               update_kernel(step, state.part(first, last - first), stream);
+               const OptimizerState chunk = state.part(first, last - first);
+               update_kernel(step, chunk, stream);
+               average(averaged, chunk);
              });
 }
 
@@ -214,7 +218,8 @@ void round_masters(const OptimizerState& state) {
   });
 }
 
-void update_reference(const UpdateCoefficients& step, const OptimizerState& state) {
+void update_reference(const UpdateCoefficients& step, const OptimizerState& state,
+                      const AverageCoefficients& averaged) {
   with_rule(state.rule, [&]<UpdateRule rule>(RuleConstant<rule>) {
     with_state_types(state.precision, state.format,
                      [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
@@ -224,3 +229,4 @@ void update_reference(const UpdateCoefficients& step, const OptimizerState& stat
 }
 
 }  // namespace strata
+  average(averaged, state);

@@ -24,14 +24,17 @@ struct UpdateStep {
 UpdateCoefficients coefficients(const UpdateStep& step);
 
 /// Updates by state.rule, whose coefficients `step` holds and whose moments the state has. Parameters move by
-/// fp32 moments; they are rounded when they are stored.
-void update(const UpdateCoefficients& step, const OptimizerState& state);
+/// fp32 moments; they are rounded when they are stored. Then averages the masters by `averaged`, if the state
+/// has their average.
+void update(const UpdateCoefficients& step, const OptimizerState& state,
+            const AverageCoefficients& averaged = {});
 
 /// What a skipped step does instead: a parameter that is a rounded copy of its master may be nothing but what
 /// its update writes, so it is written all the same. The state keeps its bits.
 void round_masters(const OptimizerState& state);
 
 /// update() in plain scalar code: the oracle.
-void update_reference(const UpdateCoefficients& step, const OptimizerState& state);
+void update_reference(const UpdateCoefficients& step, const OptimizerState& state,
+                      const AverageCoefficients& averaged = {});
 
 }  // namespace strata

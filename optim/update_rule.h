@@ -14,17 +14,26 @@
 
 namespace strata {
 
-/// An array with the parameters' shape, under PyTorch's name for it.
-enum class Moment : std::uint8_t { exp_avg, exp_avg_sq, momentum_buffer, square_avg, sum };
-inline constexpr std::array kMoments = {Moment::exp_avg, Moment::exp_avg_sq, Moment::momentum_buffer,
-                                        Moment::square_avg, Moment::sum};
+/// An array with the parameters' shape, under the name that PyTorch, or pytorch-optimizer, has for it.
+enum class Moment : std::uint8_t {
+  exp_avg,
+  exp_avg_sq,
+  momentum_buffer,
+  square_avg,
+  sum,
+  exp_avg_slow,
+  ema  ///< of the parameters themselves, beside any rule: optim/average.h
+};
+inline constexpr std::array kMoments = {Moment::exp_avg,    Moment::exp_avg_sq, Moment::momentum_buffer,
+                                        Moment::square_avg, Moment::sum,        Moment::exp_avg_slow,
+                                        Moment::ema};
 constexpr const auto& values_of(Moment) {
   return kMoments;
 }
 
 constexpr std::string_view name_of(Moment moment) {
-  constexpr EnumArray<Moment, std::string_view> kNames = {"exp_avg", "exp_avg_sq", "momentum_buffer",
-                                                          "square_avg", "sum"};
+  constexpr EnumTable<Moment, std::string_view> kNames = {
+      "exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum", "exp_avg_slow", "ema"};
   return kNames[moment];
 }
 
@@ -86,7 +95,10 @@ enum class UpdateRule : std::uint8_t {
   /// h and v as in rmsprop; b = momentum·b + h / (sqrt(v) + eps); theta -= lr·b   (torch.optim.RMSprop)
   rmsprop_momentum,
   /// h = g + wd·theta; s = s + h²; theta -= lr · h / (sqrt(s) + eps)   (torch.optim.Adagrad)
-  adagrad
+  adagrad,
+  /// theta -= lr·wd·theta; m and v as in adamw; n = b3·n + (1-b3)·g;
+  /// theta -= lr · (m/(1-b1^t) + alpha·n) / (sqrt(v/(1-b2^t)) + eps)   (AdEMAMix, Pagliardini et al. 2024)
+  ademamix
 };
 inline constexpr std::array kUpdateRules = {UpdateRule::adamw,        UpdateRule::sgd,
                                             UpdateRule::sgd_momentum, UpdateRule::lion,

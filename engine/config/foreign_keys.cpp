@@ -139,7 +139,9 @@ std::span<const ForeignKey> foreign_keys() {
       {"max_grad_norm gradient_clipping grad_clip clip_grad clip_grad_norm gradient_clip_val max_norm "
        "grad_norm_clip",
        "optimizer.clip_norm", "1 if left out, and 0 for none"},
-      {"optim optimizer_type optimizer_name", "optimizer.type", "adamw, lion, rmsprop, adagrad or sgd"},
+      {"ema ema_decay use_ema ema_rate model_ema", "train.ema.decay", "such as 0.999; 0 for no averages"},
+      {"optim optimizer_type optimizer_name", "optimizer.type",
+       "adamw, ademamix, lion, rmsprop, adagrad or sgd"},
       {"optimizer.params", "optimizer",
        "its keys lr, betas, epsilon and weight_decay stand there themselves"},
       {"lr_scheduler lr_scheduler_type scheduler lr_decay_style decay_type lr_schedule",

@@ -27,6 +27,8 @@ const std::vector<Section>& config_sections() {
       {"train.loss_scale",
        "Dynamic loss scaling, as torch.amp.GradScaler does it; with precision fp16 only."},
       {"train.samples", "Texts that the model writes during training, to see what it has learned."},
+      {"train.ema", "Moving averages of the weights."},
+      {"train.spike", "Steps with gradients that are far too large."},
       {"adapter", "A small part that is trained beside a frozen model."},
       {"optimizer", "The optimizer and its settings."},
       {"optimizer.schedule", "The learning rate over the run."},

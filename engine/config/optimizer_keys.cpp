@@ -13,6 +13,8 @@ std::string check_clip_by(const RunConfig& config) {
   if (config.optimizer.clip_norm == 0) return "clip_norm is 0, so nothing is clipped; leave clip_by out";
   if (config.train.precision == DType::fp16)
     return "updates of train.precision fp16 wait for the norm in any case; leave clip_by out";
+  if (config.spike.factor > 0)
+    return "train.spike makes updates wait for the norm in any case; leave clip_by out";
   return is_asynchronous(config.parallel.schedule)
              ? fmt::format(
                    "parallel.schedule {} has several steps under way, and none is the previous one; "
@@ -86,9 +88,9 @@ void add_optimizer(std::vector<Key>& keys) {
           "clip_by", &S::clip_by, "",
           "Which norm clipping reads. step: that of the gradients that are clipped, so that updates wait for "
           "all of them. previous_step: that of the step before, and the first step of a run is not clipped. "
-          "Then updates need not wait, and gradients need not exist together. It is other mathematics: one "
-          "step of huge gradients is not held back."),
-      {"optimizer.clip_norm", "train.precision", "parallel.schedule"}, check_clip_by);
+          "Then updates need not wait, and gradients of a model whose state is on the host need not exist "
+          "together. It is other mathematics: one step of huge gradients is not held back."),
+      {"optimizer.clip_norm", "train.precision", "train.spike.factor", "parallel.schedule"}, check_clip_by);
   require(
       section.add<Word<MasterFormat>>(
           "master", &S::master, "",

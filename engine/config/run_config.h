@@ -18,6 +18,7 @@
 #include "engine/config/samples_section.h"
 #include "engine/config/schedule_section.h"
 #include "engine/config/train_section.h"
+#include "engine/config/spike_section.h"
 
 namespace strata {
 
@@ -27,6 +28,8 @@ struct RunConfig {
   TrainSection train;
   SamplesSection samples;
   AdapterSection adapter;
+  EmaSection ema;
+  SpikeSection spike;
   OptimizerSection optimizer;
   ScheduleSection schedule;
   ParallelSection parallel;
@@ -47,6 +50,11 @@ struct RunConfig {
   Rounding rounding() const { return train.precision.value_or(Precision()).products; }
 
   /// Ranks of the run.
+  /// Whether updates wait for the norm of all gradients of their step.
+  bool waits_for_norm() const {
+    return clips_by_own_norm(optimizer) || spike.factor > 0 || train.precision == DType::fp16;
+  }
+
   std::int64_t ranks() const { return parallel.data * ranks_of_data_rank(); }
   /// The ranks that have one data rank's samples together.
   std::int64_t ranks_of_data_rank() const { return parallel.context * parallel.pipeline * parallel.tensor; }

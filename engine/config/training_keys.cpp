@@ -251,10 +251,11 @@ void add_train(std::vector<Key>& keys) {
       "How long a run waits for a drive, a file server, a device or another rank without any progress. Then "
       "the run ends with a sentence and status 1. Work that progresses, however slowly, is never ended.",
       at_least_one);
-  section.add<Int>("max_skipped_steps", &S::max_skipped_steps, "steps",
-                   "A run ends with a sentence and status 1 after this number of steps in a row without an "
-                   "update. A step makes no update if its gradients are not finite.",
-                   at_least_one);
+  section.add<Int>(
+      "max_skipped_steps", &S::max_skipped_steps, "steps",
+      "A run ends with a sentence and status 1 after this number of steps in a row without an update. A "
+      "step makes no update if its gradients are not finite, or if their norm is a spike (train.spike).",
+      at_least_one);
 }
 
 /// Loss scaling must not look as if it did something when it does nothing.
@@ -333,6 +334,53 @@ void add_samples(std::vector<Key>& keys) {
                    "Draws from at most this number of the likeliest tokens; 0: from all.", not_negative);
   section.add<Boolean>("chat", &S::chat, "",
                        "true: each prompt is a message of a user, written by the model's chat template.");
+}
+
+/// What is given beside a number that turns it off must not look as if it did something.
+std::string belongs_beside(bool is_on, bool is_given, std::string_view key) {
+  return is_on || !is_given ? "" : fmt::format("does nothing while {} is 0", key);
+}
+
+void add_ema(std::vector<Key>& keys) {
+  using S = EmaSection;
+  SectionKeys<S> section(keys, "train.ema", &RunConfig::ema);
+  section.add<Number>(
+      "decay", &S::decay, "",
+      "Moving averages of what is trained, kept beside it: average = decay · average + (1 - decay) · weight. "
+      "They begin as the weights after the first update. strata evaluate, generate, chat and export take "
+      "them with --ema. 0: there are none.",
+      proper_fraction);
+  require(section.add<Integer<std::int64_t>>("every", &S::every, "updates",
+                                             "Updates from one average to the next.", at_least_one),
+          {"train.ema.decay"}, [](const RunConfig& c) {
+            return belongs_beside(c.ema.decay > 0, c.ema.every != S().every, "train.ema.decay");
+          });
+  require(section.add<Word<MomentFormat>>(
+              "format", &S::format, "",
+              "How averages are kept: fp32, or bf16, which is rounded at random by train.seed."),
+          {"train.ema.decay"}, [](const RunConfig& c) {
+            return belongs_beside(c.ema.decay > 0, c.ema.format != S().format, "train.ema.decay");
+          });
+}
+
+void add_spike(std::vector<Key>& keys) {
+  using S = SpikeSection;
+  SectionKeys<S> section(keys, "train.spike", &RunConfig::spike);
+  section.add<Number>(
+      "factor", &S::factor, "",
+      "A step makes no update if the norm of its gradients is more than this factor times the mean norm of "
+      "the steps before. Updates then wait for the norm of all gradients. 0: no step is a spike.",
+      [](const double& value) -> std::string {
+        return value == 0 || value > 1 ? "" : "must be 0, or greater than 1";
+      });
+  require(section.add<Integer<std::int64_t>>(
+              "window", &S::window, "steps",
+              "The mean is that of about the last `window` steps. A spike counts as the largest norm that is "
+              "none. Before `window` steps have updated, none is a spike.",
+              at_least_one),
+          {"train.spike.factor"}, [](const RunConfig& c) {
+            return belongs_beside(c.spike.factor > 0, c.spike.window != S().window, "train.spike.factor");
+          });
 }
 
 std::string rank_of_adapters(const std::int64_t& value) {
@@ -420,6 +468,8 @@ void add_training_keys(std::vector<Key>& keys) {
   add_train(keys);
   add_loss_scale(keys);
   add_samples(keys);
+  add_ema(keys);
+  add_spike(keys);
   add_adapter(keys);
   add_optimizer_keys(keys);
 }

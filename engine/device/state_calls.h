@@ -16,13 +16,14 @@ namespace strata {
 /// skipped, round_masters(). All pointers are into the device's memory: the host decides what they
 /// point at while the step runs.
 struct ParameterUpdate {
-  const std::uint32_t* skip = nullptr;       ///< not 0: it is
-  const UpdateCoefficients* step = nullptr;  ///< of the policy of the tensors that the state is of
+  const std::uint32_t* skip = nullptr;           ///< not 0: it is
+  const UpdateCoefficients* step = nullptr;      ///< of the policy of the tensors that the state is of
+  const AverageCoefficients* average = nullptr;  ///< null: the state has no average
   OptimizerState state;
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, single(skip), single(step), state);
+    visit_each(visit, single(skip), single(step), single(average), state);
   }
 };
 

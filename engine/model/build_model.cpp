@@ -57,6 +57,7 @@ Model build_model(const Architecture& architecture, const ModelChanges& changes)
   model.adapter = changes.adapter;
   model.rounding = changes.rounding;
   model.form = changes.form;
+  model.averages = changes.averages;
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   model.rotations = rotations_of(architecture);
   FreezePatterns patterns(changes.freeze);

@@ -22,6 +22,7 @@ struct ModelChanges {
   SequenceForm form = {};                ///< of the texts: engine/model/graph/within_documents.h
   std::vector<std::string> freeze = {};  ///< patterns of tensors that are not trained: freeze_patterns.h
   OptimizerSection optimizer = {};       ///< how the others are updated: tensor_policies.h
+  bool averages = false;                 ///< whether the others have moving averages
 };
 
 /// The whole model. A tied head has no matrix of its own: its unit reads and adds to the embedding's first

@@ -31,7 +31,8 @@ struct Model {
   AdapterSection adapter = {};            ///< if it has a type, all but adapters is frozen
   Rounding rounding = Rounding::none;     ///< of what linear layers of blocks multiply
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
-  SequenceForm form = {};                                             ///< of the texts that it computes
+  bool averages = false;     ///< keeps moving averages of what is trained
+  SequenceForm form = {};    ///< of the texts that it computes
   ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences
   bool is_sampled = false;   ///< it gives logits in place of losses: sampling_model.h
   /// Positions that tables of rotations have, of such a model; 0: those of a microbatch's sequences.
@@ -50,6 +51,7 @@ struct Model {
   std::int64_t trained_parameters() const;
   /// That of every policy.
   UpdateRule rule() const { return policies.front().rule; }
+  Moments moments() const { return moments_of(rule()) | (averages ? Moments{Moment::ema} : Moments()); }
   bool adapts() const { return adapter.type != AdapterType::none; }
   bool freezes() const { return !freeze.empty() || adapts(); }
   const Unit& embedding() const { return units.front(); }

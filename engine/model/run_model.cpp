@@ -99,7 +99,8 @@ Model model_of_run(const Architecture& architecture, const RunConfig& config) {
                             .adapter = config.adapter,
                             .form = form_of(architecture, config),
                             .freeze = config.train.freeze,
-                            .optimizer = config.optimizer});
+                            .optimizer = config.optimizer,
+                            .averages = config.ema.decay > 0});
   };
   Model model = build(architecture);
   model.max_chunk_bytes = max_chunk_bytes(config.device.kind);

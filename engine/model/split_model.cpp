@@ -76,6 +76,7 @@ Model split_model(const Model& whole, const AxisSplit& split) {
   }
   part.architecture = whole.architecture;
   part.policies = whole.policies;
+  part.averages = whole.averages;
   part.graphs = whole.graphs;
   if (part.is_sampled) keep_forward_passes(part);
   if (whole.sampling) {

@@ -60,6 +60,24 @@ TEST_F(GenerateCommands, SayTheSameOfACheckpointAndOfItsExport) {
                   {"windows of 100000 tokens", "longest sequence"});
 }
 
+TEST_F(GenerateCommands, TakeMovingAveragesInThePlaceOfWeightsIfAsked) {
+  ASSERT_EQ(
+      strata(train("run.yaml", {"checkpoint.path=out", "train.ema.decay=0.9", "optimizer.type=lion"})).status,
+      0);
+  ASSERT_EQ(strata({"export", "out", "weights"}).status, 0);
+  ASSERT_EQ(strata({"export", "out", "averages", "--ema"}).status, 0);
+  const auto loss_of = [&](const std::string& model, const Arguments& options) {
+    Arguments all = {"--data", "corpus.txt", "--sequence", "16"};
+    all.insert(all.end(), options.begin(), options.end());
+    return report(on_model("evaluate", model, all)).at("loss");
+  };
+  EXPECT_EQ(loss_of("out", {}), loss_of("weights", {}));
+  EXPECT_EQ(loss_of("out", {"--ema"}), loss_of("averages", {}));
+  EXPECT_NE(loss_of("out", {"--ema"}), loss_of("out", {}));
+  expect_sentence(strata(on_model("evaluate", "weights", {"--data", "corpus.txt", "--ema"})), 2,
+                  {"--ema: weights is a Hugging Face folder", "name a checkpoint"});
+}
+
 /// Sets an element of a tensor of fp32 in a safetensors file.
 void spoil(const std::filesystem::path& file, const std::string& tensor, float value) {
   std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);

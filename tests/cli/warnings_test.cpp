@@ -78,7 +78,8 @@ TEST_F(Warning, OfARunThatUpdatedNothingEndsItWithStatusOne) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(
       outcome.err,
-      HasSubstr("strata: the run has learned nothing: the gradients of all its 14 steps were not finite"));
+      HasSubstr("strata: the run has learned nothing: none of its 14 steps made an update, the last of them "
+                "for gradients that are not finite"));
   EXPECT_TRUE(std::filesystem::exists(path("out") / "step-00000014")) << "what was saved is kept";
   const std::string again = strata(train("run.yaml", infinite)).err;
   for (const std::string& said : {outcome.err, again}) expect_no_use_of_the_model(said);
@@ -91,7 +92,7 @@ TEST_F(Warning, OfStepsInARowThatUpdateNothingEndsTheRun) {
                               "train.loss_scale.backoff=0.999", "train.steps=1000", "checkpoint.path=out"};
   const Outcome outcome = strata(train("run.yaml", infinite));
   expect_sentence({outcome.status, "", outcome.err}, 1,
-                  {"20 steps in a row updated nothing", "their gradients were not finite",
+                  {"20 steps in a row updated nothing", "gradients that are not finite",
                    "train.max_skipped_steps", "try a smaller optimizer.lr"});
   EXPECT_THAT(outcome.err, HasSubstr("the model is in out/step-0000002")) << "its weights are whole";
   expect_no_use_of_the_model(outcome.err);

@@ -60,6 +60,11 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.samples.top_p", "0.9"},
     {"train.samples.top_k", "40"},
     {"train.samples.chat", "true"},
+    {"train.ema.decay", "0.99"},
+    {"train.ema.every", "10"},
+    {"train.ema.format", "bf16"},
+    {"train.spike.factor", "4"},
+    {"train.spike.window", "50"},
     {"adapter.type", "rslora"},
     {"adapter.rank", "8"},
     {"adapter.alpha", "3"},
@@ -162,6 +167,8 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
+                            : path.starts_with("train.ema")      ? "train: {ema: {decay: 0.5}}\n"
+                            : path.starts_with("train.spike")    ? "train: {spike: {factor: 2}}\n"
   const auto type = kTypes.find(path);
   const std::string optimizer = type == kTypes.end() ? "" : "optimizer: {" + type->second + "}\n";
   const std::string adapter = path.starts_with("adapter.") ? "adapter: {type: lora}\n" : "";
@@ -260,6 +267,13 @@ adapter:
   type: none
   rank: 16
   alpha: 32
+  ema:
+    decay: 0
+    every: 1
+    format: fp32
+  spike:
+    factor: 0
+    window: 100
   # rank_pattern: (not given)
   # alpha_pattern: (not given)
   targets: ["all-linear"]

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/device/state_calls.h"
+#include "optim/average.h"
 #include "optim/gradient_norm.h"
 #include "optim/update.h"
 #include "tests/device/implementations.h"
@@ -37,6 +38,7 @@ struct Stretch {
   OperandMemory exp_avg_sq;  ///< or other squares
   OperandMemory gradient, parameter;
 
+  OperandMemory ema;  ///< if the format keeps it
   Stretch(std::int64_t first, std::int64_t elements, const StateTypes& types)
       : types(types),
         first(first),
@@ -45,7 +47,8 @@ struct Stretch {
         exp_avg(random_operand(2, types.format.moments, 1, length(), 0, 0.1F)),
         exp_avg_sq(random_operand(3, types.format.moments, 1, length(), 0, 0.01F)),
         gradient(random_operand(4, types.precision, 1, length())),
-        parameter(random_operand(5, types.precision, 1, length())) {
+        parameter(random_operand(5, types.precision, 1, length())),
+        ema(random_operand(6, types.format.average, 1, length())) {
     for (std::int64_t i = 0; i < length(); ++i) exp_avg_sq.set(0, i, std::abs(exp_avg_sq.at(0, i)));
   }
 
@@ -70,6 +73,7 @@ struct Stretch {
 };
 
 void expect_same_bits(const Stretch& a, const Stretch& b) {
+    if (types.format.kept.has(Moment::ema)) all.of(Moment::ema) = place(ema.bytes());
   EXPECT_EQ(a.master.memory(), b.master.memory());
   EXPECT_EQ(a.exp_avg.memory(), b.exp_avg.memory());
   EXPECT_EQ(a.exp_avg_sq.memory(), b.exp_avg_sq.memory());
@@ -81,6 +85,7 @@ UpdateCoefficients third_step(UpdateRule rule, float weight_decay) {
   return coefficients({.policy = {.rule = rule, .weight_decay = weight_decay, .settings = {.momentum = 0.8F}},
                        .learning_rate = 3e-3F,
                        .gradient_scale = 0.37F,
+  EXPECT_EQ(a.ema.memory(), b.ema.memory());
                        .step = 3,
                        .seed = 11});
 }
@@ -94,6 +99,7 @@ struct Scalars {
       : skip(skips ? 1 : 0), of_policy{third_step(rule, 0), third_step(rule, 0.1F)} {}
 };
 static_assert(sizeof(Scalars) == StepScalars::bytes(2));
+  AverageCoefficients average = average_coefficients({.decay = 0.7}, 3, 11);
 
 class OptimizerKernels : public EveryImplementation {
  protected:
@@ -106,8 +112,10 @@ class OptimizerKernels : public EveryImplementation {
       const OptimizerState state =
           stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
       const StepScalars placed(place_as<std::byte>(scalars));
-      implementation().kernels().run(
-          ParameterUpdate{.skip = placed.skip(), .step = placed.of_policy(policy), .state = state});
+      implementation().kernels().run(ParameterUpdate{.skip = placed.skip(),
+                                                     .step = placed.of_policy(policy),
+                                                     .average = placed.average(),
+                                                     .state = state});
       implementation().bring_back();
       if (result) expect_same_bits(stretch, *result);
       result = std::move(stretch);
@@ -117,8 +125,9 @@ class OptimizerKernels : public EveryImplementation {
 
   void expect_reference_bits(const Stretch& stretch, std::size_t policy) {
     Stretch expected = stretch;
-    update_reference(Scalars(stretch.types.rule).of_policy[policy],
-                     expected.state([](std::span<std::byte> host) { return host.data(); }));
+    const Scalars scalars(stretch.types.rule);
+    update_reference(scalars.of_policy[policy],
+                     expected.state([](std::span<std::byte> host) { return host.data(); }), scalars.average);
     expect_same_bits(updated(stretch, policy), expected);
   }
 
@@ -167,6 +176,25 @@ TEST_P(OptimizerKernels, AdamWKeepsMomentsThatAreNotFinite) {
     Stretch stretch(0, 64, {DType::bf16, format});
     for (std::int64_t i = 0; i < stretch.elements; ++i) {
       stretch.exp_avg.set(0, i, i % 2 == 0 ? -kInfinity : std::numeric_limits<float>::quiet_NaN());
+TEST_P(OptimizerKernels, AveragesHaveTheReferenceBitsInEveryFormat) {
+  for (const StateTypes& each : test::kEveryFormat) {
+    for (const DType average : {DType::fp32, DType::bf16}) {
+      StateTypes types = each;
+      types.format.average = average;
+      types.format.kept = moments_of(types.rule) | Moments{Moment::ema};
+      for (const std::int64_t elements : {1, 31, 1025, 5000}) {
+        SCOPED_TRACE(::testing::Message()
+                     << name_of(types.precision) << (types.format.split_master ? ", split" : "")
+                     << ", average " << name_of(average) << ", " << elements);
+        const Stretch before(3, elements, types);
+        expect_reference_bits(before, 1);
+        EXPECT_NE(updated(before, 1).ema.memory(), before.ema.memory());
+        EXPECT_EQ(updated(before, 1, true).ema.memory(), before.ema.memory()) << "a skipped step";
+      }
+    }
+  }
+}
+
       stretch.exp_avg_sq.set(0, i, i % 2 == 0 ? kInfinity : std::numeric_limits<float>::quiet_NaN());
     }
     const Stretch after = updated(stretch, 1);

@@ -14,6 +14,7 @@
 #include "engine/model/model.h"
 #include "optim/update_rule.h"
 #include "tests/base/expect_error.h"
+#include "tests/execute/placements.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 #include "tests/support/queued_device.h"

@@ -25,7 +25,8 @@ void CpuKernels::run(const KernelCall& call) {
 
 void run_on_cpu(CpuContext& context, const ParameterUpdate& call) {
   if (*call.skip != 0) return round_masters(call.state);
-  context.pool.execute([&] { update(*call.step, call.state); });
+  const AverageCoefficients averaged = call.average == nullptr ? AverageCoefficients() : *call.average;
+  context.pool.execute([&] { update(*call.step, call.state, averaged); });
 }
 
 void run_on_cpu(CpuContext& context, const SumOfSquares& call) {

@@ -232,6 +232,62 @@ struct TilePart {
   __device__ static int offset(int i) { return (i * kSquareThreads + static_cast<int>(threadIdx.x)) * run; }
 
   /// Zeros beyond the end.
+template <typename Master, typename Stored>
+struct Average {
+  const std::uint32_t* skip;
+  const AverageCoefficients* step;
+  const Master* master;
+  const bfloat16* parameter;  ///< of a split master
+  Stored* average;
+  std::int64_t elements;
+  std::uint32_t unit, first;  ///< name the random bits
+};
+
+/// As average() of optim/average.h.
+template <typename Master, typename Stored>
+__global__ void __launch_bounds__(kUpdateThreads) average_kernel(Average<Master, Stored> x) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x;
+  if (*x.skip != 0 || x.step->weight == 0 || i >= x.elements) return;
+  bfloat16 parameter = {};
+  if constexpr (std::is_same_v<Master, Remainder>) parameter = x.parameter[i];
+  const float before = to_float(x.average[i]);
+  const float difference = __fsub_rn(load_master(x.master[i], parameter), before);
+  const std::uint32_t counter = rounding_key(x.step->rounding, x.unit) + x.first;
+  store_moment(__fadd_rn(before, __fmul_rn(x.step->weight, difference)),
+               mix_bits(counter + static_cast<std::uint32_t>(i)) & 0xffffU, x.average[i]);
+}
+
+template <typename Master, typename Stored>
+void average_of_types(const CudaContext& context, const ParameterUpdate& call) {
+  const OptimizerState& state = call.state;
+  const Average<Master, Stored> x = {.skip = call.skip,
+                                     .step = call.average,
+                                     .master = static_cast<const Master*>(state.master),
+                                     .parameter = static_cast<const bfloat16*>(state.parameter),
+                                     .average = static_cast<Stored*>(state.of(Moment::ema)),
+                                     .elements = state.elements,
+                                     .unit = state.unit,
+                                     .first = static_cast<std::uint32_t>(state.first)};
+  const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads);
+  launch(average_kernel<Master, Stored>, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0,
+         context.stream, x);
+}
+
+void average_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
+  const auto with_master = [&](auto master) {
+    if (call.state.format.average == DType::bf16) {
+      average_of_types<decltype(master), bfloat16>(context, call);
+    } else {
+      average_of_types<decltype(master), float>(context, call);
+    }
+  };
+  if (call.state.format.split_master) {
+    with_master(Remainder());
+  } else {
+    with_master(float());
+  }
+}
+
   __device__ void load(const T* from, std::int64_t available) {
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
@@ -357,3 +413,4 @@ void run_on_cuda(const CudaContext& context, const SumOfSquares& call) {
 }
 
 }  // namespace strata
+  if (call.average != nullptr && call.state.of(Moment::ema) != nullptr) average_on_cuda(context, call);

@@ -35,7 +35,7 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
                                    is_own_master ? 0 : count),
                    .moments = {}});
     format.kept.for_each([&](Moment moment) {
-      made.moments.push_back({moment, value(name_of(moment), element_type(format.moments), count)});
+      made.moments.push_back({moment, value(name_of(moment), element_type(format.dtype_of(moment)), count)});
     });
   }
   return state;

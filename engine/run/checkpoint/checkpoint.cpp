@@ -53,6 +53,13 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
                     "optimizer.momentum that are there, another checkpoint.path or --fresh",
                     folder.string(), run_file_words(stored.rule), run_file_words(model.rule())));
   }
+  if (stored.averages != model.averages) {
+    throw ConfigError(fmt::format(
+        "checkpoint {} {}; {}, or take another checkpoint.path or --fresh", folder.string(),
+        stored.averages ? "has moving averages of the weights, and this run would lose them"
+                        : "is of a run without train.ema, so it has no moving averages to go on with",
+        stored.averages ? "set train.ema.decay as there" : "take train.ema out"));
+  }
 }
 
 /// What a run goes on with beside a checkpoint's adapters is what the next checkpoint names.
@@ -304,6 +311,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
   manifest.adapter = model.adapter;
   if (base_) manifest.base = base_->identity;
   manifest.rule = model.rule();
+  manifest.averages = model.averages;
   manifest.run_file = run_file_;
   manifest.generation = decided.at("generation");
   return std::make_unique<CheckpointWriter>(

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 9;
+constexpr std::int64_t kVersion = 10;
+constexpr std::int64_t kVersionWithoutAverages = 9;  // without `averages`
 constexpr std::int64_t kVersionOfThreeRules = 8;     // `update_rule` is adamw, sgd or sgd_momentum
 constexpr std::int64_t kVersionWithoutPatterns = 7;  // all adapters have one rank and one alpha
 constexpr std::int64_t kVersionWithoutBase = 6;      // without `base`, whose weights are frozen.safetensors
@@ -64,7 +65,8 @@ std::string to_text(const Manifest& manifest) {
   const bool has_patterns = !manifest.adapter.rank_pattern.empty() || !manifest.adapter.alpha_pattern.empty();
   const bool has_early_rule = manifest.rule == UpdateRule::adamw || manifest.rule == UpdateRule::sgd ||
                               manifest.rule == UpdateRule::sgd_momentum;
-  const std::int64_t version = !has_early_rule                      ? kVersion
+  const std::int64_t version = manifest.averages                    ? kVersion
+                               : !has_early_rule                    ? kVersionWithoutAverages
                                : has_patterns                       ? kVersionOfThreeRules
                                : manifest.base                      ? kVersionWithoutPatterns
                                : adapts                             ? kVersionWithoutBase
@@ -79,6 +81,7 @@ std::string to_text(const Manifest& manifest) {
                          {"applied_updates", manifest.progress.applied_updates},
                          {"skipped_steps", manifest.progress.skipped_steps},
                          {"gradient_norm", manifest.progress.gradient_norm},
+                         {"mean_gradient_norm", manifest.progress.mean_gradient_norm},
                          {"loss_scale", manifest.progress.loss_scale.scale},
                          {"loss_scale_finite_steps", manifest.progress.loss_scale.finite_steps},
                          {"sampler", manifest.progress.sampler},
@@ -107,6 +110,7 @@ std::string to_text(const Manifest& manifest) {
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
   if (!manifest.run_file.empty()) json["run_file"] = text_in_json(manifest.run_file);
   if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
+  if (manifest.averages) json["averages"] = true;
   return text_with_checksum(std::move(json));
 }
 
@@ -191,6 +195,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   if (manifest.base && manifest.adapter.type == AdapterType::none)
     report_damage(path, "the manifest is malformed (base without adapter)");
   manifest.rule = rule_in(json, path);
+  manifest.averages = json.value("averages", false);
   if (const auto run_file = json.find("run_file"); run_file != json.end())
     manifest.run_file = text_from_json(*run_file);
   manifest.progress = {
@@ -198,6 +203,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
       .applied_updates = json.at("applied_updates"),
       .skipped_steps = json.at("skipped_steps"),
       .gradient_norm = json.value("gradient_norm", 0.0),
+      .mean_gradient_norm = json.value("mean_gradient_norm", 0.0),
       .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
       .sampler = json.at("sampler"),
       .precision = precision_in(json, path)};

@@ -32,8 +32,9 @@ struct UnknownVersionError : ConfigError {
 struct Progress {
   std::int64_t step = 0;             ///< steps done
   std::int64_t applied_updates = 0;  ///< what AdamW corrects its bias by
-  std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite
+  std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite, or a spike
   double gradient_norm = 0;          ///< Counters::norm; older checkpoints do not say it
+  double mean_gradient_norm = 0;     ///< Counters::mean_norm, as well
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
   Precision precision = {};          ///< what the run computes in
@@ -68,6 +69,7 @@ struct Manifest {
   AdapterSection adapter = {};           ///< without its path, which only says how the run began
   std::optional<Base> base = {};         ///< if there are adapters; older checkpoints have its weights
   UpdateRule rule = UpdateRule::adamw;   ///< says which moments there are
+  bool averages = false;                 ///< and whether moving averages of weights are among them
   std::string run_file = {};  ///< its path from the checkpoint path on; older checkpoints do not say it
   Progress progress;
   std::map<std::string, File> files;            ///< of the state, by name in the checkpoint's folder

@@ -116,7 +116,7 @@ class StateHash {
 
 std::vector<StateKey> keys_of(const Model& model) {
   std::vector<StateKey> keys = {StateKey::master};
-  moments_of(model.rule()).for_each([&](Moment moment) { keys.push_back(key_of(moment)); });
+  model.moments().for_each([&](Moment moment) { keys.push_back(key_of(moment)); });
   if (model.freezes()) keys.push_back(StateKey::frozen);
   return keys;
 }

@@ -216,7 +216,7 @@ void StoredState::read_tensor(StateKey key, const TensorSpec& tensor, std::int64
         .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
               std::as_writable_bytes(slice(values, first - begin, count)));
   }
-  if (!are_weights(key)) return;
+  if (!are_weights(key) && key != key_of(Moment::ema)) return;
   if (const auto at = first_not_finite(values)) {
     throw NotFiniteError(
         fmt::format("checkpoint {}: element {} of tensor {} is {}: these weights are spoilt; move the "

@@ -84,7 +84,7 @@ HostUpdate::HostUpdate(std::int64_t parameters, UpdateRule rule, const StateForm
   std::byte* next = arena_.data();
   const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element + kPhase); };
   state_.master = take(format.master_bytes(DType::bf16));
-  state_.format.kept.for_each([&](Moment moment) { state_.of(moment) = take(format.moment_bytes()); });
+  state_.format.kept.for_each([&](Moment moment) { state_.of(moment) = take(format.bytes_of(moment)); });
   state_.parameter = take(kElement);
   auto* gradient = reinterpret_cast<bfloat16*>(take(kElement));
   state_.gradient = gradient;

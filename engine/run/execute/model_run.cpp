@@ -22,7 +22,7 @@ namespace {
 LearningRateSchedule learning_rate_schedule(const RunConfig& config, const ScheduleSection& schedule) {
   const double decay_steps = std::round(schedule.decay_ratio * static_cast<double>(config.train.steps));
   LearningRateSchedule result = {
-      .type = schedule_type(schedule.type),
+      .type = schedule.type,
       .peak = config.optimizer.learning_rate,
       .minimum_ratio = schedule.minimum_ratio,
       .warmup = schedule.warmup,
@@ -30,7 +30,7 @@ LearningRateSchedule learning_rate_schedule(const RunConfig& config, const Sched
       .power = schedule.power,
       .cycles = schedule.cycles,
       .decay_steps = std::max(std::int64_t{1}, static_cast<std::int64_t>(decay_steps)),
-      .shape = decay_shape(schedule.shape),
+      .shape = schedule.shape,
       .timescale = timescale_of(schedule)};
   for (const auto& [step, factor] : schedule.points) result.points.push_back({step, factor});
   return result;
@@ -52,6 +52,8 @@ OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model
                          .growth = config.train.loss_scale_growth,
                          .backoff = config.train.loss_scale_backoff,
                          .interval = config.train.loss_scale_interval},
+          .average = {.decay = config.ema.decay, .every = config.ema.every},
+          .spike = {.factor = config.spike.factor, .window = config.spike.window},
           .seed = config.train.seed};
 }
 
@@ -432,7 +434,7 @@ bool ModelRun::resume() {
   say_warnings();
   const Progress& progress = loaded->progress;
   training_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps,
-                           progress.gradient_norm};
+                           progress.gradient_norm, progress.mean_gradient_norm};
   state_->write_loss_scale(progress.loss_scale);
   saved_step_ = progress.step;
   listener_->on_safe_step(saved_step_);

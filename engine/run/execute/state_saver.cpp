@@ -77,6 +77,7 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, c
           .applied_updates = counters.updates,
           .skipped_steps = counters.skipped,
           .gradient_norm = counters.norm,
+          .mean_gradient_norm = counters.mean_norm,
           .loss_scale = record.loss_scale,
           .sampler = sampler(counters.step),
           .precision = chosen.precision,

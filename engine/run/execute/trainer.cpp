@@ -235,9 +235,9 @@ void Trainer::note_ending(std::size_t model, const StepReport& report) {
     ending.why = fmt::format("its loss is not finite at step {}", report.step + 1);
   } else if (skipped >= models_[model]->config().train.max_skipped_steps) {
     ending = {.why = fmt::format(
-                  "{} steps in a row updated nothing, since their gradients were not finite, the last "
-                  "of them step {} with a loss of {} (train.max_skipped_steps)",
-                  skipped, report.step + 1, report.loss),
+                  "{} steps in a row updated nothing, the last of them step {} with a loss of {} and {} "
+                  "(train.max_skipped_steps)",
+                  skipped, report.step + 1, report.loss, why_skipped(report)),
               .is_saved = true};
   }
 }

@@ -20,6 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 ModelSource open_folder(const fs::path& folder, const ModelUse& use) {
+  if (use.averaged)
+    throw ConfigError(fmt::format(
+        "--ema: {} is a Hugging Face folder, which has no moving averages of weights; name a checkpoint",
+        folder.string()));
   const Architecture architecture =
       parse_architecture(read_hf_config(folder), (folder / "config.json").string());
   ModelSource source{

@@ -43,18 +43,36 @@ ReadTensor open_base(const fs::path& checkpoint, const Manifest& manifest, const
   };
 }
 
+void refuse_lack_of_averages(const fs::path& folder, const Manifest& manifest) {
+  if (!manifest.averages)
+    throw ConfigError(
+        fmt::format("--ema: checkpoint {} is of a run without train.ema, so it has no moving averages of "
+                    "weights; leave --ema out",
+                    folder.string()));
+  if (manifest.progress.applied_updates == 0)
+    throw ConfigError(
+        fmt::format("--ema: the run of checkpoint {} has made no update, so nothing was "
+                    "averaged; leave --ema out",
+                    folder.string()));
+}
+
 SavedModel open_checkpoint(const fs::path& folder, const ModelUse& use, const BaseOptions& base) {
   Manifest manifest = read_manifest(folder / kManifestName);
   verify_files(folder, manifest);
-  auto model = std::make_shared<const Model>(build_forward_model(manifest.architecture, manifest.freeze,
-                                                                 use.device, use.rounding, manifest.adapter));
+  if (use.averaged) refuse_lack_of_averages(folder, manifest);
+  Model built =
+      build_forward_model(manifest.architecture, manifest.freeze, use.device, use.rounding, manifest.adapter);
+  built.policies.front().rule = manifest.rule;  // it says which files there are
+  built.averages = manifest.averages;
+  auto model = std::make_shared<const Model>(std::move(built));
   ReadTensor weights;
   if (manifest.base && base.is_read)
     weights = as_trained(open_base(folder, manifest, *model, base), manifest);
   auto state =
       std::make_shared<StoredState>(folder, manifest, *model, FileSystem::real(), std::move(weights));
-  ReadParameters read = [model, state](std::size_t unit, FlatRange range, std::span<float> out) {
-    state->read(unit, weights_in(range.flat), range, out);
+  const StateKey trained = use.averaged ? key_of(Moment::ema) : StateKey::master;
+  ReadParameters read = [model, state, trained](std::size_t unit, FlatRange range, std::span<float> out) {
+    state->read(unit, range.flat == Flat::trained ? trained : StateKey::frozen, range, out);
   };
   return {.folder = folder,
           .manifest = std::move(manifest),

@@ -20,10 +20,11 @@ Model build_forward_model(Architecture architecture, const std::vector<std::stri
                           DeviceKind device = DeviceKind::cpu, Rounding rounding = Rounding::none,
                           const AdapterSection& adapter = {});
 
-/// The device and the rounding of products that a model is for.
+/// What a model is for, and which of a checkpoint's weights it has.
 struct ModelUse {
   DeviceKind device = DeviceKind::cpu;
-  Rounding rounding = Rounding::none;
+  Rounding rounding = Rounding::none;  ///< of products
+  bool averaged = false;               ///< moving averages of what was trained, in place of the weights
 };
 
 /// How the weights beneath a checkpoint's adapters are found.
@@ -45,8 +46,9 @@ struct SavedModel {
 bool is_checkpoint(const std::filesystem::path& folder);
 
 /// `path` is a checkpoint, or a folder of checkpoints, whose newest whole one is taken. Throws ConfigError if
-/// there is none, if it is damaged or of an unknown kind, or if the weights beneath its adapters are not
-/// there or are others. Throws IoError if a file cannot be read.
+/// there is none, if it is damaged or of an unknown kind, or if it lacks the averages that are asked for. So
+/// it does if the weights beneath its adapters are not there or are others. Throws IoError if a file cannot
+/// be read.
 SavedModel open_saved_model(const std::filesystem::path& path, const ModelUse& use, const BaseOptions& base);
 
 /// A model without adapters.

@@ -230,8 +230,9 @@ MachineRates Change::rates(MachineRates rates) const {
 /// Updates under the backward pass, where a run can have them.
 void add_clipping(Collector& changes) {
   const RunConfig& run = changes.run();
-  if (clips_by_own_norm(run.optimizer) && run.train.precision != DType::fp16 &&
-      !is_asynchronous(run.parallel.schedule))
+  RunConfig changed = run;
+  changed.optimizer.clip_by = ClipBy::previous_step;
+  if (run.waits_for_norm() && !changed.waits_for_norm() && !is_asynchronous(run.parallel.schedule))
     changes.add("optimizer.clip_by=previous_step", ChangeEffect::learning);
 }
 

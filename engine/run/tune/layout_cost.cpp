@@ -62,7 +62,7 @@ double fill_and_drain(const std::vector<ChunkCost>& chunks, std::size_t stage, c
   const PipelineSchedule schedule = config.parallel.schedule;
   if (is_asynchronous(schedule)) return 0;
   const bool is_divided = schedule == PipelineSchedule::zero_bubble;
-  if (is_divided && !clips_by_own_norm(config.optimizer)) return 0;
+  if (is_divided && !config.waits_for_norm()) return 0;
   double seconds = 0;
   for (std::size_t before = 0; before < stage; ++before)
     seconds += is_divided ? chunks[before].forward : chunks[before].passes;

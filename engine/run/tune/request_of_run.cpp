@@ -35,7 +35,8 @@ Strategy decided(const RunConfig& config, const Model& model) {
   strategy.state_format = {
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
-      .kept = moments_of(model.rule())};
+      .average = config.ema.format == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
+      .kept = model.moments()};
   strategy.packed = {.trained = config.memory.trained_as, .frozen = config.memory.frozen_as};
   strategy.microbatch = microbatch_of_rank(config);
   strategy.microbatches = config.microbatches();
@@ -43,7 +44,7 @@ Strategy decided(const RunConfig& config, const Model& model) {
   strategy.samples = samples_of(config);
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
   strategy.names_frozen = model.adapts();
-  strategy.global_norm = clips_by_own_norm(config.optimizer) || config.precision() == DType::fp16;
+  strategy.global_norm = config.waits_for_norm();
   strategy.saved_level.assign(model.units.size(), config.train.recompute == Recompute::none ? kAllSaved : 0);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
   strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),
@@ -73,6 +74,9 @@ std::string shape_of(RunConfig config) {
   config.train.seed = none.train.seed;
   config.train.steps = none.train.steps;
   config.checkpoint.path = config.checkpoint.path.empty() ? "" : "some";
+  config.ema.every = none.ema.every;
+  config.spike.window = none.spike.window;
+  if (config.ema.decay > 0) config.ema.decay = 0.5;
   config.report = none.report;
   config.data.path.clear();
   config.data.sources.clear();

@@ -172,10 +172,13 @@ void check_asynchronous(const RunConfig& config, const Model& model, std::int32_
         "parallel.schedule: {} waits for no step, and the loss scale of fp16 for each one's gradients; take "
         "train.precision bf16 or fp32, or 1f1b",
         schedule));
-  if (config.parallel.schedule == PipelineSchedule::pipedream && config.optimizer.clip_norm > 0)
-    throw ConfigError(
+  if (config.parallel.schedule != PipelineSchedule::pipedream) return;
+  const bool guards = config.spike.factor > 0;
+  if (guards || config.optimizer.clip_norm > 0)
+    throw ConfigError(fmt::format(
         "parallel.schedule: pipedream updates each stage before others have their gradients, so there is no "
-        "norm of all to clip by; set optimizer.clip_norm to 0, or take pipedream_2bw");
+        "norm of all to {}; set {} to 0, or take pipedream_2bw",
+        guards ? "tell spikes by" : "clip by", guards ? "train.spike.factor" : "optimizer.clip_norm"));
 }
 
 }  // namespace strata

@@ -72,6 +72,7 @@ struct ExportCommand : RunFileCommand {
   std::string base;    ///< the model beneath adapters; empty: as the run file or the checkpoint says
   std::string dtype;   ///< "fp32" or "bf16"
   bool merge = false;  ///< adapters into the model, instead of a folder of adapters
+  bool ema = false;    ///< moving averages of weights, in place of the weights
 };
 int run_export(const ExportCommand& command);
 
@@ -100,6 +101,7 @@ struct ModelCommand {
   std::string name;       ///< of the command, as it is typed
   std::string model;      ///< a folder of Hugging Face, a checkpoint or a folder of checkpoints
   std::string adapter;    ///< a folder of PEFT, or checkpoints of adapters; empty: none, or `model` has them
+  bool ema = false;       ///< a checkpoint's moving averages of weights, in place of the weights
   std::string tokenizer;  ///< a folder, its tokenizer.json, or "bytes"; empty: the model's folder
   std::string begin_token;    ///< of data.begin_token; empty: that of the checkpoint's run, or auto
   std::string precision;      ///< of RunConfig::train, or "auto"

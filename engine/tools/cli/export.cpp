@@ -98,7 +98,7 @@ SavedModel open(const ExportCommand& command, const Exported& exported) {
   BaseOptions base{.folder = command.base.empty() ? exported.base : fs::path(command.base),
                    .is_read = command.merge || !command.base.empty(),
                    .advice = "put it there, or name its folder with --base FOLDER"};
-  SavedModel saved = open_saved_model(exported.checkpoints, {}, base);
+  SavedModel saved = open_saved_model(exported.checkpoints, {.averaged = command.ema}, base);
   say(saved.warnings);
   if (!command.base.empty() && !saved.manifest.base)
     throw ConfigError(

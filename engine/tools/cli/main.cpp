@@ -79,6 +79,8 @@ void add_model(CLI::App& app, ModelCommand& command) {
       ->required();
   app.add_option("--adapter", command.adapter,
                  "adapters on the model: a PEFT folder, or checkpoints of a run with adapters");
+  app.add_flag("--ema", command.ema,
+               "moving averages of the checkpoint's weights, as train.ema has kept them");
   app.add_option("--tokenizer", command.tokenizer,
                  "a model's folder, its tokenizer.json, or 'bytes'; left out: the model's own");
   app.add_option("--begin-token", command.begin_token,
@@ -167,6 +169,7 @@ void add_export(CLI::App& app, ExportCommand& command) {
       ->required();
   added->add_option("folder", command.folder, "the folder to write; must be empty or not exist")->required();
   added->add_flag("--merge", command.merge, "add adapters to the model and write the whole model");
+  added->add_flag("--ema", command.ema, "write moving averages of the weights, as train.ema has kept them");
   added->add_option("--base", command.base, "the model beneath adapters, if it is not where the run had it");
   added->add_option("--dtype", command.dtype, "type of the tensors")
       ->check(CLI::IsMember({"fp32", "bf16"}))

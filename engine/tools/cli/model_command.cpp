@@ -64,7 +64,8 @@ OpenedModel open_model(const ModelCommand& command) {
                            .precision = precision_named(command.precision),  // none is called auto
                            .device_memory = budget_of("--device-memory", command.device_memory),
                            .host_memory = budget_of("--host-memory", command.host_memory)};
-  return open_model(options, [&](const ModelUse& use) {
+  return open_model(options, [&](ModelUse use) {
+    use.averaged = command.ema;
     ModelSource source = source_of(command, use);
     for (const std::string& warning : source.warnings) std::cerr << "warning: " << warning << '\n';
     return source;

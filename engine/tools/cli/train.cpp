@@ -65,9 +65,10 @@ constexpr const char* kWhatHelps =
 
 std::string why_nothing_was_learned(const TrainResult& result) {
   return fmt::format(
-      "strata: the run has learned nothing: the gradients of all its {} steps were not finite, and the last "
-      "loss is {}; {}",
-      result.steps.size(), result.steps.back().loss, kWhatHelps);
+      "strata: the run has learned nothing: none of its {} steps made an update, the last of them for {}, "
+      "and "
+      "the last loss is {}; {}",
+      result.steps.size(), why_skipped(result.steps.back()), result.steps.back().loss, kWhatHelps);
 }
 
 void refuse_overwriting_inputs(const TrainCommand& command, const RunModels& run) {

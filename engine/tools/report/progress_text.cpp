@@ -108,7 +108,7 @@ std::vector<std::string> SkippedSteps::lines_of(const StepReport& report) {
   in_a_row_ = report.skipped ? in_a_row_ + 1 : 0;
   if (in_a_row_ == 0 || in_a_row_ > kNamed) return {};
   std::vector<std::string> lines = {
-      fmt::format("step {}: gradients that are not finite update nothing", report.step + 1)};
+      fmt::format("step {}: {} update nothing", report.step + 1, why_skipped(report))};
   if (in_a_row_ == kNamed) {
     lines.push_back(
         fmt::format("warning: {} steps in a row have updated nothing, and the loss is {}; those that follow "

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/counts.h"
@@ -161,7 +162,8 @@ std::string summary_text(const TrainReport& report, bool is_verbose) {
       "loss       {} -> {} over {} steps{}", loss_text(result.steps.front()), loss_text(result.steps.back()),
       result.steps.size(),
       result.counters.skipped > 0
-          ? fmt::format("; {} steps skipped, their gradient norm was not finite", result.counters.skipped)
+          ? fmt::format("; {} steps skipped, their gradient norm was not finite{}", result.counters.skipped,
+                        std::ranges::any_of(result.steps, &StepReport::spiked) ? " or a spike" : "")
           : ""));
   if (!result.validation.empty()) {
     line(fmt::format("validation {} (step {}) -> {} (step {})", loss_text(result.validation.front()),

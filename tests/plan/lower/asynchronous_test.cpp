@@ -243,6 +243,9 @@ TEST(AsynchronousSchedules, AreRefusedWhereTheyDoNotGo) {
   RunConfig config = run_of(pipedream, 3);
   config.optimizer.clip_norm = 1;
   EXPECT_THAT(refusal(config, model), HasSubstr("set optimizer.clip_norm to 0, or take pipedream_2bw"));
+  config.spike.factor = 3;
+  EXPECT_THAT(refusal(config, model), HasSubstr("tell spikes by; set train.spike.factor to 0"));
+  config.spike.factor = 0;
   config.parallel.schedule = pipedream_2bw;
   EXPECT_EQ(refusal(config, model), "");
   config.train.precision = DType::fp16;

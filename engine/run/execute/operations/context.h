@@ -18,9 +18,11 @@
 #include "engine/run/execute/state_saver.h"
 #include "engine/run/execute/step_report.h"
 #include "engine/run/execute/unit_share.h"
+#include "optim/average.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/schedule.h"
+#include "optim/spike.h"
 #include "optim/update_policy.h"
 
 namespace strata {
@@ -32,7 +34,9 @@ struct OptimizerSettings {
   /// By UpdatePolicy::schedule: the run's, and those of optimizer.groups.
   std::vector<LearningRateSchedule> schedules = std::vector<LearningRateSchedule>(1);
   LossScaleSettings loss_scale;  ///< of fp16 runs
-  std::uint64_t seed = 0;        ///< of stochastic rounding
+  AverageSettings average;       ///< of parameters
+  SpikeSettings spike;
+  std::uint64_t seed = 0;  ///< of stochastic rounding
 };
 
 struct OperationSetup {

@@ -32,15 +32,18 @@ void write_scalars(const OperationContext& on, const Operand& scalars, const Dec
                    std::int64_t step, std::int64_t update) {
   const StepScalars to(on.span<std::byte>(scalars).data());
   const OptimizerSettings& optimizer = on.setup.optimizer;
+  const std::int64_t number =
+      (on.counters.updates + step - on.counters.step) * on.setup.program->updates + update + 1;
   *to.skip() = decision.skip ? 1U : 0U;
+  *to.average() = average_coefficients(optimizer.average, number, optimizer.seed);
   for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
     const UpdatePolicy& policy = optimizer.policies[p];
-    *to.of_policy(p) = coefficients(
-        {.policy = policy,
-         .learning_rate = learning_rate(optimizer.schedules[policy.schedule], step),
-         .gradient_scale = decision.skip ? 0 : static_cast<float>(decision.scale),
-         .step = (on.counters.updates + step - on.counters.step) * on.setup.program->updates + update + 1,
-         .seed = optimizer.seed});
+    *to.of_policy(p) =
+        coefficients({.policy = policy,
+                      .learning_rate = learning_rate(optimizer.schedules[policy.schedule], step),
+                      .gradient_scale = decision.skip ? 0 : static_cast<float>(decision.scale),
+                      .step = number,
+                      .seed = optimizer.seed});
   }
 }
 
@@ -89,7 +92,9 @@ void grad_norm(OperationContext& on, const Instruction& instruction, std::int64_
       std::sqrt(squares(on, instruction) / static_cast<double>(on.setup.program->updates)) / scale;
   on.report.grad_norm = norm;
   on.report.loss_scale = scale;
-  on.report.skipped = !std::isfinite(norm);
+  const bool is_finite = std::isfinite(norm);
+  on.report.spiked = is_finite && is_spike(on.setup.optimizer.spike, on.counters, norm);
+  on.report.skipped = !is_finite || on.report.spiked;
   on.report.learning_rate = learning_rate(on.setup.optimizer.schedules.front(), step);
   if (const Operand* scalars = instruction.find_operand(Role::step_scalars))
     write_scalars(
@@ -97,8 +102,11 @@ void grad_norm(OperationContext& on, const Instruction& instruction, std::int64_
         {.skip = on.report.skipped, .scale = clip_factor(norm, on.setup.optimizer.clip_norm) / scale}, step,
         0);
   if (loss_scale != nullptr)
-    *loss_scale = next_loss_scale(*loss_scale, on.setup.optimizer.loss_scale, !on.report.skipped);
-  if (!on.report.skipped) on.counters.norm = norm;
+    *loss_scale = next_loss_scale(*loss_scale, on.setup.optimizer.loss_scale, is_finite);
+  if (is_finite) {
+    on.counters.norm = norm;
+    on.counters.mean_norm = next_mean_norm(on.setup.optimizer.spike, on.counters, norm);
+  }
   ++on.counters.step;
   ++(on.report.skipped ? on.counters.skipped : on.counters.updates);
   if (auto* record = on.value<StepRecord>(instruction, Role::step_record))

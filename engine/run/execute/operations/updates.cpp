@@ -28,7 +28,7 @@ OptimizerState state_of_piece(const OperationContext& on, const Instruction& ins
   for (const Moment moment : kMoments) {
     const Operand* stored = instruction.find_operand(role_of(moment));
     if (stored == nullptr) continue;
-    state.format.moments = dtype_of(stored->type);
+    (moment == Moment::ema ? state.format.average : state.format.moments) = dtype_of(stored->type);
     state.of(moment) = on.address(stored->buffer);
   }
   return state;
@@ -54,8 +54,10 @@ void update_parts(const OperationContext& on, const Instruction& instruction, co
 void update_on_device(OperationContext& on, const Instruction& instruction) {
   const StepScalars scalars(on.operand<std::byte>(instruction, Role::step_scalars));
   update_parts(on, instruction, [&](const OptimizerState& state, std::size_t policy) {
-    on.kernels.run(
-        ParameterUpdate{.skip = scalars.skip(), .step = scalars.of_policy(policy), .state = state});
+    on.kernels.run(ParameterUpdate{.skip = scalars.skip(),
+                                   .step = scalars.of_policy(policy),
+                                   .average = scalars.average(),
+                                   .state = state});
   });
 }
 
@@ -65,7 +67,7 @@ void update_on_host(OperationContext& on, const Instruction& instruction) {
     update_parts(on, instruction, [&](const OptimizerState& state, std::size_t policy) {
       on.meter().touch(state);
       if (*scalars.skip() != 0) return round_masters(state);
-      update(*scalars.of_policy(policy), state);
+      update(*scalars.of_policy(policy), state, *scalars.average());
     });
   });
 }
