@@ -124,6 +124,8 @@ void stream(const OptimizerState& state, std::uint32_t zero, std::int64_t distan
                          return stream_typed<0, Master, Stored>(state, zero, distance);
                        case 1:
                          return stream_typed<1, Master, Stored>(state, zero, distance);
+                       case 3:
+                         return stream_typed<3, Master, Stored>(state, zero, distance);
                        default:
                          return stream_typed<2, Master, Stored>(state, zero, distance);
                      }

@@ -66,6 +66,7 @@ union UpdateCoefficients {
   SgdCoefficients sgd;
   LionCoefficients lion;
   RootCoefficients root;
+  AdemamixCoefficients ademamix;
 
   template <UpdateRule rule>
   constexpr const auto& of() const {
@@ -75,42 +76,44 @@ union UpdateCoefficients {
       return sgd;
     } else if constexpr (rule == UpdateRule::lion) {
       return lion;
+    } else if constexpr (rule == UpdateRule::ademamix) {
+      return ademamix;
     } else {
       return root;
     }
   }
 };
 
-/// What the gradient's norm decides for updates, in a host's or a device's memory: `skip`, and behind it the
-/// average's coefficients and those of each policy. The global norm decides for all units, or a unit's own
-/// norm for that unit.
-class StepScalars {
 /// The scalars of one update's average.
 struct AverageCoefficients {
   float weight = 0;            ///< of the parameter; the average before has the rest. 0: nothing is averaged
   std::uint32_t rounding = 0;  ///< of seed and t, apart from those of updates
 };
 
+/// What the gradient's norm decides for updates, in a host's or a device's memory: `skip`, and behind it the
+/// average's coefficients and those of each policy. The global norm decides for all units, or a unit's own
+/// norm for that unit.
+class StepScalars {
  public:
   static constexpr std::size_t bytes(std::size_t policies) {
-    return sizeof(std::uint32_t) + policies * sizeof(UpdateCoefficients);
+    return kBeforePolicies + policies * sizeof(UpdateCoefficients);
   }
 
   explicit StepScalars(std::byte* begin) : begin_(begin) {}
 
   /// Not 0: the gradient is not finite, nothing is updated.
   std::uint32_t* skip() const { return reinterpret_cast<std::uint32_t*>(begin_); }
-  UpdateCoefficients* of_policy(std::size_t policy) const {
-    return reinterpret_cast<UpdateCoefficients*>(begin_ + bytes(policy));
-  }
   AverageCoefficients* average() const {
     return reinterpret_cast<AverageCoefficients*>(begin_ + sizeof(std::uint32_t));
   }
+  UpdateCoefficients* of_policy(std::size_t policy) const {
+    return reinterpret_cast<UpdateCoefficients*>(begin_ + bytes(policy));
+  }
 
  private:
+  static constexpr std::size_t kBeforePolicies = sizeof(std::uint32_t) + sizeof(AverageCoefficients);
+
   std::byte* begin_;
 };
-
-  static constexpr std::size_t kBeforePolicies = sizeof(std::uint32_t) + sizeof(AverageCoefficients);
 
 }  // namespace strata

@@ -20,10 +20,15 @@ constexpr std::uint32_t mix_bits(std::uint32_t x) {
 }
 
 /// Where a unit's hashes start in an update: `update_key` stands for seed and update count. Element i, modulo
-/// 2^32, has the random bits mix_bits(key + i): the low half for the first of a rule's moments, the high half
-/// for the second.
+/// 2^32, has the random word mix_bits(key + i), whose parts random_half() gives.
 constexpr std::uint32_t rounding_key(std::uint32_t update_key, std::uint32_t unit) {
   return mix_bits(update_key ^ mix_bits(unit));
+}
+
+/// What rounds a rule's moment `number` in the element with this random word: its low half, its high half, or
+/// the low half of its hash.
+constexpr std::uint32_t random_half(std::uint32_t word, int number) {
+  return number == 1 ? word >> 16 : (number == 0 ? word : mix_bits(word)) & 0xffffU;
 }
 
 /// `random` is uniform in [0, 2^16). Zeros, infinities and NaNs stay what they are; beyond the largest bf16

@@ -87,6 +87,16 @@ float moved(const RootCoefficients& s, float gradient, float master, Floats<2>& 
   return master - s.learning_rate * buffer;
 }
 
+float moved(const AdemamixCoefficients& s, float gradient, float master, Floats<3>& moments) {
+  auto& [exp_avg, exp_avg_sq, exp_avg_slow] = moments;
+  exp_avg = s.beta1 * exp_avg + s.one_minus_beta1 * gradient;
+  exp_avg_sq = s.beta2 * exp_avg_sq + s.one_minus_beta2 * (gradient * gradient);
+  exp_avg_slow = s.beta3 * exp_avg_slow + s.one_minus_beta3 * gradient;
+  const float denominator = std::sqrt(exp_avg_sq) * s.inverse_correction2 + s.epsilon;
+  const float mixture = exp_avg * s.inverse_correction1 + s.alpha * exp_avg_slow;
+  return s.keep * master - s.learning_rate * (mixture / denominator);
+}
+
 template <UpdateRule rule, typename Precision, typename Master, typename Stored>
 void update_plainly(const UpdateCoefficients& step, const OptimizerState& state) {
   constexpr int kCount = moments_of(rule).count();
@@ -110,9 +120,8 @@ void update_plainly(const UpdateCoefficients& step, const OptimizerState& state)
       masters[i] = moved(s, gradient, masters[i], moments);
       if constexpr (!std::is_same_v<Precision, float>) parameters[i] = Precision(masters[i]);
     }
-    std::uint32_t random = mix_bits(key + static_cast<std::uint32_t>(state.first + i));
-    for (int k = 0; k < kCount; ++k, random >>= 16)
-      stored[k][i] = stored_moment<Stored>(moments[k], random & 0xffffU);
+    const std::uint32_t random = mix_bits(key + static_cast<std::uint32_t>(state.first + i));
+    for (int k = 0; k < kCount; ++k) stored[k][i] = stored_moment<Stored>(moments[k], random_half(random, k));
   }
 }
 
@@ -133,13 +142,41 @@ AdamWCoefficients adamw_coefficients(const UpdateStep& step, float rate, std::ui
   const auto count = static_cast<double>(step.step);
   return {.gradient_scale = step.gradient_scale,
           .keep = keep(step, learning_rate),
-          .beta1 = settings.beta1,
+          .beta1 = static_cast<float>(settings.beta1),
           .one_minus_beta1 = one_minus(beta1),
-          .beta2 = settings.beta2,
+          .beta2 = static_cast<float>(settings.beta2),
           .one_minus_beta2 = one_minus(beta2),
           .inverse_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, count))),
-          .epsilon = settings.epsilon,
+          .epsilon = static_cast<float>(settings.epsilon),
           .step_size = static_cast<float>(learning_rate / (1 - std::pow(beta1, count))),
+          .rounding = rounding};
+}
+
+AdemamixCoefficients ademamix_coefficients(const UpdateStep& step, float rate, std::uint32_t rounding) {
+  const RuleSettings& settings = step.policy.settings;
+  const double beta1 = settings.beta1, beta2 = settings.beta2;
+  const auto count = static_cast<double>(step.step);
+  double alpha = settings.alpha, beta3 = settings.beta3;
+  if (settings.slow_warmup > step.step) {
+    // The mean's half-life rises linearly, from that of beta1 on: section 3.1 of the paper.
+    const double part = count / static_cast<double>(settings.slow_warmup);
+    const double log1 = std::log(beta1), log3 = std::log(beta3);
+    alpha *= part;
+    beta3 = std::min(beta3, std::exp(log1 * log3 / ((1 - part) * log3 + part * log1)));
+  }
+  return {.gradient_scale = step.gradient_scale,
+          .keep = keep(step, rate),
+          .beta1 = static_cast<float>(settings.beta1),
+          .one_minus_beta1 = one_minus(beta1),
+          .beta2 = static_cast<float>(settings.beta2),
+          .one_minus_beta2 = one_minus(beta2),
+          .beta3 = static_cast<float>(beta3),
+          .one_minus_beta3 = one_minus(beta3),
+          .inverse_correction1 = static_cast<float>(1 / (1 - std::pow(beta1, count))),
+          .inverse_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, count))),
+          .alpha = static_cast<float>(alpha),
+          .epsilon = static_cast<float>(settings.epsilon),
+          .learning_rate = rate,
           .rounding = rounding};
 }
 
@@ -147,9 +184,9 @@ LionCoefficients lion_coefficients(const UpdateStep& step, float rate, std::uint
   const RuleSettings& settings = step.policy.settings;
   return {.gradient_scale = step.gradient_scale,
           .keep = keep(step, rate),
-          .beta1 = settings.beta1,
+          .beta1 = static_cast<float>(settings.beta1),
           .one_minus_beta1 = one_minus(settings.beta1),
-          .beta2 = settings.beta2,
+          .beta2 = static_cast<float>(settings.beta2),
           .one_minus_beta2 = one_minus(settings.beta2),
           .learning_rate = rate,
           .rounding = rounding};
@@ -160,10 +197,10 @@ RootCoefficients root_coefficients(const UpdateStep& step, float rate, std::uint
   const bool sums = step.policy.rule == UpdateRule::adagrad;
   return {.gradient_scale = step.gradient_scale,
           .weight_decay = static_cast<float>(step.policy.weight_decay),
-          .keep_squares = sums ? 1 : settings.alpha,
+          .keep_squares = sums ? 1 : static_cast<float>(settings.alpha),
           .add_square = sums ? 1 : one_minus(settings.alpha),
-          .epsilon = settings.epsilon,
-          .momentum = settings.momentum,
+          .epsilon = static_cast<float>(settings.epsilon),
+          .momentum = static_cast<float>(settings.momentum),
           .learning_rate = rate,
           .rounding = rounding};
 }
@@ -183,7 +220,7 @@ UpdateCoefficients coefficients(const UpdateStep& step) {
     case UpdateRule::sgd_momentum:
       return {.sgd = {.gradient_scale = step.gradient_scale,
                       .weight_decay = static_cast<float>(policy.weight_decay),
-                      .momentum = policy.settings.momentum,
+                      .momentum = static_cast<float>(policy.settings.momentum),
                       .learning_rate = rate,
                       .rounding = rounding}};
     case UpdateRule::lion:
@@ -192,6 +229,8 @@ UpdateCoefficients coefficients(const UpdateStep& step) {
     case UpdateRule::rmsprop_momentum:
     case UpdateRule::adagrad:
       return {.root = root_coefficients(step, rate, rounding)};
+    case UpdateRule::ademamix:
+      return {.ademamix = ademamix_coefficients(step, rate, rounding)};
   }
   return {};
 }
@@ -226,7 +265,7 @@ void update_reference(const UpdateCoefficients& step, const OptimizerState& stat
                        update_plainly<rule, Precision, Master, Stored>(step, state);
                      });
   });
+  average(averaged, state);
 }
 
 }  // namespace strata
-  average(averaged, state);

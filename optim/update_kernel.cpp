@@ -116,6 +116,25 @@ HWY_INLINE Updated<2> updated(const AdamWCoefficients& s, hn::Vec<Floats> gradie
   return {p, {m, v}};
 }
 
+HWY_INLINE Updated<3> updated(const AdemamixCoefficients& s, hn::Vec<Floats> gradient,
+                              const Updated<3>& from) {
+  const Floats d;
+  const auto g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
+  const auto m =
+      hn::Add(hn::Mul(hn::Set(d, s.beta1), from.moments[0]), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
+  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), from.moments[1]),
+                         hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
+  const auto n =
+      hn::Add(hn::Mul(hn::Set(d, s.beta3), from.moments[2]), hn::Mul(hn::Set(d, s.one_minus_beta3), g));
+  const auto denominator =
+      hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
+  const auto mixture =
+      hn::Add(hn::Mul(m, hn::Set(d, s.inverse_correction1)), hn::Mul(hn::Set(d, s.alpha), n));
+  const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), from.master),
+                         hn::Mul(hn::Set(d, s.learning_rate), hn::Div(mixture, denominator)));
+  return {p, {m, v, n}};
+}
+
 /// The gradient with what decays the weights, for SgdCoefficients and RootCoefficients.
 template <class Coefficients>
 HWY_INLINE hn::Vec<Floats> decayed(const Coefficients& s, hn::Vec<Floats> gradient, hn::Vec<Floats> master) {
@@ -219,19 +238,24 @@ template <bool numbers_only, int number, class At>
 HWY_INLINE void store_moment(const Two<UpdatedOf<At>>& values, const Two<hn::Vec<WordsOf<Floats>>>& random,
                              const At& at) {
   const Floats d;
-  store_rounded<numbers_only, At::kOrder, number>(
-      d, Two<hn::Vec<Floats>>{values.first.moments[number], values.second.moments[number]}, random,
-      at.moments[number]);
+  const Two<hn::Vec<Floats>> moment = {values.first.moments[number], values.second.moments[number]};
+  if constexpr (number < 2) {
+    store_rounded<numbers_only, At::kOrder, number>(d, moment, random, at.moments[number]);
+  } else {
+    const Two<hn::Vec<WordsOf<Floats>>> hashed = {mixed_bits(d, random.first), mixed_bits(d, random.second)};
+    store_rounded<numbers_only, At::kOrder, 0>(d, moment, hashed, at.moments[number]);
+  }
 }
 
 template <bool numbers_only, class At>
 HWY_INLINE void store_moments(const Two<UpdatedOf<At>>& values, const At& at) {
-  static_assert(At::kCount <= 2);  // halves of a random word
+  static_assert(At::kCount <= 3);  // random_half() has no more
   const Floats d;
   if constexpr (At::kRoundedMoments) {
     const auto random = random_bits<At::kOrder>(d, at.counter);
     store_moment<numbers_only, 0>(values, random, at);
-    if constexpr (At::kCount == 2) store_moment<numbers_only, 1>(values, random, at);
+    if constexpr (At::kCount > 1) store_moment<numbers_only, 1>(values, random, at);
+    if constexpr (At::kCount > 2) store_moment<numbers_only, 2>(values, random, at);
   } else {
     for (int k = 0; k < At::kCount; ++k) {
       store_floats<At::kOrder>(d, Two<hn::Vec<Floats>>{values.first.moments[k], values.second.moments[k]},

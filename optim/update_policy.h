@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "optim/update_rule.h"
 
@@ -10,7 +11,9 @@ namespace strata {
 
 /// What rules are set to, besides rate and decay. Each rule reads its own.
 struct RuleSettings {
-  float beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, alpha = 0.99F, momentum = 0;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, alpha = 0.99, momentum = 0;
+  double beta3 = 0.9999;         ///< of ademamix
+  std::int64_t slow_warmup = 0;  ///< updates in which its alpha and beta3 rise
   friend bool operator==(const RuleSettings&, const RuleSettings&) = default;
 };
 

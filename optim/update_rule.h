@@ -1,6 +1,6 @@
-// The rules by which parameters are updated, and what each keeps of earlier gradients: its moments. Code that
-// sizes, places, saves or moves state walks a rule's moments and needs nothing else of the rule. Constexpr,
-// so that CUDA code may use it.
+// The rules by which parameters are updated, and what each keeps of earlier steps: its moments. Code that
+// sizes, places, saves or moves state walks the moments that are kept and needs nothing else of the rule.
+// Constexpr, so that CUDA code may use it.
 #pragma once
 
 #include <array>
@@ -103,14 +103,14 @@ enum class UpdateRule : std::uint8_t {
 inline constexpr std::array kUpdateRules = {UpdateRule::adamw,        UpdateRule::sgd,
                                             UpdateRule::sgd_momentum, UpdateRule::lion,
                                             UpdateRule::rmsprop,      UpdateRule::rmsprop_momentum,
-                                            UpdateRule::adagrad};
+                                            UpdateRule::adagrad,      UpdateRule::ademamix};
 constexpr const auto& values_of(UpdateRule) {
   return kUpdateRules;
 }
 
 constexpr std::string_view name_of(UpdateRule rule) {
-  constexpr EnumArray<UpdateRule, std::string_view> kNames = {
-      "adamw", "sgd", "sgd_momentum", "lion", "rmsprop", "rmsprop_momentum", "adagrad"};
+  constexpr EnumTable<UpdateRule, std::string_view> kNames = {
+      "adamw", "sgd", "sgd_momentum", "lion", "rmsprop", "rmsprop_momentum", "adagrad", "ademamix"};
   return kNames[rule];
 }
 
@@ -130,6 +130,8 @@ constexpr Moments moments_of(UpdateRule rule) {
       return {Moment::momentum_buffer, Moment::square_avg};
     case UpdateRule::adagrad:
       return {Moment::sum};
+    case UpdateRule::ademamix:
+      return {Moment::exp_avg, Moment::exp_avg_sq, Moment::exp_avg_slow};
   }
   return Moments();
 }
@@ -153,6 +155,8 @@ decltype(auto) with_rule(UpdateRule rule, const Body& body) {
       return body(RuleConstant<UpdateRule::rmsprop_momentum>());
     case UpdateRule::adagrad:
       return body(RuleConstant<UpdateRule::adagrad>());
+    case UpdateRule::ademamix:
+      return body(RuleConstant<UpdateRule::ademamix>());
     default:
       return body(RuleConstant<UpdateRule::adamw>());
   }

@@ -119,10 +119,11 @@ struct Words<DecayShape> {
   static constexpr std::array<std::string_view, 3> list = {"linear", "cosine", "sqrt"};
 };
 
-enum class OptimizerType : std::uint8_t { adamw, lion, rmsprop, adagrad, sgd };
+enum class OptimizerType : std::uint8_t { adamw, ademamix, lion, rmsprop, adagrad, sgd };
 template <>
 struct Words<OptimizerType> {
-  static constexpr std::array<std::string_view, 5> list = {"adamw", "lion", "rmsprop", "adagrad", "sgd"};
+  static constexpr std::array<std::string_view, 6> list = {"adamw",   "ademamix", "lion",
+                                                           "rmsprop", "adagrad",  "sgd"};
 };
 
 /// The gradients whose norm decides how a step's gradients are clipped.

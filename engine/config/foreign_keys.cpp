@@ -255,6 +255,9 @@ std::span<const ForeignValue> foreign_values() {
        "adam adamw_torch adamw_torch_fused adamw_hf fused_adam fusedadam cpu_adam deepspeedcpuadam "
        "paged_adamw paged_adamw_32bit adamw_bnb_32bit torch_adamw",
        "write adamw"},
+      {"optimizer.type", "ademamix_bnb paged_ademamix paged_ademamix_32bit", "write ademamix"},
+      {"optimizer.type", "ademamix_8bit paged_ademamix_8bit",
+       "write ademamix, with optimizer.moments: bf16 and optimizer.master: split for 16 bits each"},
       {"optimizer.type",
        "adamw_8bit paged_adamw_8bit adamw_bnb_8bit adam8bit adamw8bit adamw_torch_8bit adamw_torch_4bit "
        "adamw_4bit",
@@ -269,7 +272,7 @@ std::span<const ForeignValue> foreign_values() {
       {"optimizer.type", "cpu_adagrad deepspeedcpuadagrad", "write adagrad"},
       {"optimizer.type",
        "muon adafactor lamb lars sophia schedule_free_adamw galore_adamw apollo_adamw shampoo soap "
-       "came_pytorch ademamix adalomo lomo",
+       "came_pytorch adalomo lomo",
        "Strata has no other optimizer"},
       {"optimizer.schedule.type", "constant_with_warmup warmuplr",
        "write constant, with optimizer.schedule.warmup"},

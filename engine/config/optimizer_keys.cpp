@@ -32,42 +32,71 @@ void add_optimizer(std::vector<Key>& keys) {
   };
   section.add<Word<OptimizerType>>(
       "type", &S::type, "",
-      "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. lion: steps of the learning rate "
-      "against the sign of a mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, "
-      "not centered and without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. "
-      "adamw keeps two arrays of optimizer state; lion, rmsprop and adagrad keep one; sgd keeps none. "
+      "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. ademamix: adamw with a second, slow "
+      "mean of gradients (Pagliardini et al. 2024). lion: steps of the learning rate against the sign of a "
+      "mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, not centered and "
+      "without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. ademamix keeps three arrays "
+      "of optimizer state, and adamw two; lion, rmsprop and adagrad keep one; sgd keeps none. "
       "optimizer.momentum adds one.");
   section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
-  Key& betas = section.add<NumberPair>(
-      "betas", &S::betas, "",
-      "Of adamw: decay rates of the mean of gradients and of their squares. Of lion: the weight of the mean "
-      "of gradients in a step's direction, and the decay rate of that mean.",
-      [](const std::optional<std::array<double, 2>>& betas) -> std::string {
-        const auto is_rate = [](double b) { return b >= 0 && b < 1; };
-        return !betas || std::ranges::all_of(*betas, is_rate) ? ""
-                                                              : "both must be at least 0 and less than 1";
-      });
-  betas.default_words = "default [0.9, 0.95], of lion [0.9, 0.99]";
-  require(betas, {"optimizer.type"}, of({adamw, lion}, &S::betas));
-  Key& epsilon = section.add<Number>(
-      "epsilon", &S::epsilon, "", "Of adamw, rmsprop and adagrad: added to the root of the squares.",
-      [](const std::optional<double>& epsilon) { return positive(epsilon.value_or(1)); });
+  Key& betas = section.add<NumberPair>("betas", &S::betas, "",
+                                       "Of adamw and ademamix: decay rates of the mean of gradients and of "
+                                       "their squares. Of lion: the weight of the mean of gradients in a "
+                                       "step's direction, and the decay rate of that mean.",
+                                       [](const std::optional<std::array<double, 2>>& betas) -> std::string {
+                                         const auto is_rate = [](double b) { return b >= 0 && b < 1; };
+                                         return !betas || std::ranges::all_of(*betas, is_rate)
+                                                    ? ""
+                                                    : "both must be at least 0 and less than 1";
+                                       });
+  betas.default_words = "default [0.9, 0.95], of lion [0.9, 0.99], of ademamix [0.9, 0.999]";
+  require(betas, {"optimizer.type"}, of({adamw, ademamix, lion}, &S::betas));
+  require(section.add<Number>("beta3", &S::beta3, "", "Of ademamix: the decay rate of the slow mean.",
+                              [](const double& value) -> std::string {
+                                return value <= 0 || value >= 1 ? "must be greater than 0 and less than 1"
+                                                                : "";
+                              }),
+          {"optimizer.type"}, of({ademamix}, &S::beta3));
+  require(section.add<Integer<std::int64_t>>(
+              "slow_warmup", &S::slow_warmup, "updates",
+              "Of ademamix: updates in which alpha rises from 0 and beta3 from the first of betas. The paper "
+              "takes all steps of the run. 0: they do not rise.",
+              not_negative),
+          {"optimizer.type"}, of({ademamix}, &S::slow_warmup));
+  require(keys.back(), {"optimizer.type", "optimizer.betas"}, [](const RunConfig& c) -> std::string {
+    return c.optimizer.slow_warmup > 0 && betas_of(c.optimizer)[0] == 0
+               ? "beta3 cannot rise from the first of optimizer.betas, which is 0"
+               : "";
+  });
+  Key& epsilon =
+      section.add<Number>("epsilon", &S::epsilon, "",
+                          "Of adamw, ademamix, rmsprop and adagrad: added to the root of the squares.",
+                          [](const std::optional<double>& epsilon) { return positive(epsilon.value_or(1)); });
   epsilon.default_words = "default 1e-08, of adagrad 1e-10";
-  require(epsilon, {"optimizer.type"}, of({adamw, rmsprop, adagrad}, &S::epsilon));
-  require(section.add<Number>("alpha", &S::alpha, "",
-                              "Of rmsprop: the decay rate of the mean of the gradients' squares.",
-                              proper_fraction),
-          {"optimizer.type"}, of({rmsprop}, &S::alpha));
+  require(epsilon, {"optimizer.type"}, of({adamw, ademamix, rmsprop, adagrad}, &S::epsilon));
+  Key& alpha = section.add<Number>(
+      "alpha", &S::alpha, "",
+      "Of rmsprop: the decay rate of the mean of the gradients' squares. Of ademamix: the weight of the slow "
+      "mean beside the other.",
+      [](const std::optional<double>& alpha) { return not_below_zero(alpha.value_or(0)); });
+  alpha.default_words = "default 0.99, of ademamix 5";
+  require(alpha, {"optimizer.type"}, of({rmsprop, ademamix}, &S::alpha));
+  require(alpha, {"optimizer.type"}, [](const RunConfig& c) -> std::string {
+    const double rate = alpha_of(c.optimizer);
+    if (c.optimizer.type != rmsprop || proper_fraction(rate).empty()) return "";
+    return fmt::format("{}, not {}", proper_fraction(rate), rate);
+  });
   require(section.add<Number>("momentum", &S::momentum, "",
                               "Of sgd and rmsprop: the factor on the momentum buffer in each step, before "
                               "the gradient is added. rmsprop divides the gradient by the root first. 0: "
                               "there is no buffer.",
                               proper_fraction),
           {"optimizer.type"}, of({sgd, rmsprop}, &S::momentum));
-  section.add<Number>("weight_decay", &S::weight_decay, "",
-                      "Decay per step, times the learning rate. adamw and lion shrink the weights by it. "
-                      "sgd, rmsprop and adagrad add it to the gradient, so squares and momentum include it.",
-                      not_below_zero);
+  section.add<Number>(
+      "weight_decay", &S::weight_decay, "",
+      "Decay per step, times the learning rate. adamw, ademamix and lion shrink the weights by it. sgd, "
+      "rmsprop and adagrad add it to the gradient, so squares and momentum include it.",
+      not_below_zero);
   section.add<Word<Decay>>(
       "decay", &S::decay, "",
       "Which tensors weight_decay applies to: matrices only (not norms and biases), or all.");
@@ -83,14 +112,14 @@ void add_optimizer(std::vector<Key>& keys) {
                       "Largest global norm of the gradient. 0: no clipping, and updates need not wait for "
                       "the end of the backward pass.",
                       not_below_zero);
-  require(
-      section.add<Word<ClipBy>>(
-          "clip_by", &S::clip_by, "",
-          "Which norm clipping reads. step: that of the gradients that are clipped, so that updates wait for "
-          "all of them. previous_step: that of the step before, and the first step of a run is not clipped. "
-          "Then updates need not wait, and gradients of a model whose state is on the host need not exist "
-          "together. It is other mathematics: one step of huge gradients is not held back."),
-      {"optimizer.clip_norm", "train.precision", "train.spike.factor", "parallel.schedule"}, check_clip_by);
+  require(section.add<Word<ClipBy>>(
+              "clip_by", &S::clip_by, "",
+              "Which norm clipping reads. step: that of the gradients that are clipped, so that updates wait "
+              "for all of them. previous_step: that of the step before, and the first step of a run is not "
+              "clipped. Then updates need not wait, and gradients of a model whose state is on the host need "
+              "not exist together. It is other mathematics: one step of huge gradients is not held back."),
+          {"optimizer.clip_norm", "train.precision", "train.spike.factor", "parallel.schedule"},
+          check_clip_by);
   require(
       section.add<Word<MasterFormat>>(
           "master", &S::master, "",

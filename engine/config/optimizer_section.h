@@ -23,9 +23,11 @@ struct TensorGroup {
 struct OptimizerSection {
   OptimizerType type = OptimizerType::adamw;
   double learning_rate = 3e-4;
-  std::optional<std::array<double, 2>> betas = {};  ///< of adamw and lion; read them by betas_of()
+  std::optional<std::array<double, 2>> betas = {};  ///< of adamw, ademamix and lion; see betas_of()
+  double beta3 = 0.9999;                            ///< of ademamix
+  std::int64_t slow_warmup = 0;                     ///< of ademamix; updates
   std::optional<double> epsilon = {};               ///< read it by epsilon_of()
-  double alpha = 0.99;                              ///< of rmsprop
+  std::optional<double> alpha = {};                 ///< of rmsprop and ademamix; see alpha_of()
   double momentum = 0;                              ///< of sgd and rmsprop
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
@@ -37,20 +39,31 @@ struct OptimizerSection {
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 
-/// Whether an update waits for the norm of all gradients of its step, by which they are clipped.
+/// Whether gradients are clipped by the norm of all of their step.
 constexpr bool clips_by_own_norm(const OptimizerSection& optimizer) {
   return optimizer.clip_norm > 0 && optimizer.clip_by == ClipBy::step;
 }
 
 /// The section's betas, or the type's.
 constexpr std::array<double, 2> betas_of(const OptimizerSection& optimizer) {
-  const bool is_lion = optimizer.type == OptimizerType::lion;
-  return optimizer.betas.value_or(is_lion ? std::array{0.9, 0.99} : std::array{0.9, 0.95});
+  switch (optimizer.type) {
+    case OptimizerType::lion:
+      return optimizer.betas.value_or(std::array{0.9, 0.99});
+    case OptimizerType::ademamix:
+      return optimizer.betas.value_or(std::array{0.9, 0.999});
+    default:
+      return optimizer.betas.value_or(std::array{0.9, 0.95});
+  }
 }
 
 /// The section's epsilon, or the type's.
 constexpr double epsilon_of(const OptimizerSection& optimizer) {
   return optimizer.epsilon.value_or(optimizer.type == OptimizerType::adagrad ? 1e-10 : 1e-8);
+}
+
+/// The section's alpha, or the type's: the decay rate of rmsprop, or the weight of ademamix's slow mean.
+constexpr double alpha_of(const OptimizerSection& optimizer) {
+  return optimizer.alpha.value_or(optimizer.type == OptimizerType::ademamix ? 5 : 0.99);
 }
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include "engine/config/checkpoint_section.h"
 #include "engine/config/data_section.h"
 #include "engine/config/device_section.h"
+#include "engine/config/ema_section.h"
 #include "engine/config/memory_section.h"
 #include "engine/config/model_section.h"
 #include "engine/config/optimizer_section.h"
@@ -17,8 +18,8 @@
 #include "engine/config/report_section.h"
 #include "engine/config/samples_section.h"
 #include "engine/config/schedule_section.h"
-#include "engine/config/train_section.h"
 #include "engine/config/spike_section.h"
+#include "engine/config/train_section.h"
 
 namespace strata {
 
@@ -27,9 +28,9 @@ struct RunConfig {
   DataSection data;
   TrainSection train;
   SamplesSection samples;
-  AdapterSection adapter;
   EmaSection ema;
   SpikeSection spike;
+  AdapterSection adapter;
   OptimizerSection optimizer;
   ScheduleSection schedule;
   ParallelSection parallel;
@@ -49,12 +50,12 @@ struct RunConfig {
   /// What its products round.
   Rounding rounding() const { return train.precision.value_or(Precision()).products; }
 
-  /// Ranks of the run.
   /// Whether updates wait for the norm of all gradients of their step.
   bool waits_for_norm() const {
     return clips_by_own_norm(optimizer) || spike.factor > 0 || train.precision == DType::fp16;
   }
 
+  /// Ranks of the run.
   std::int64_t ranks() const { return parallel.data * ranks_of_data_rank(); }
   /// The ranks that have one data rank's samples together.
   std::int64_t ranks_of_data_rank() const { return parallel.context * parallel.pipeline * parallel.tensor; }

@@ -15,6 +15,8 @@ UpdateRule rule_of(const OptimizerSection& optimizer) {
   switch (optimizer.type) {
     case OptimizerType::adamw:
       return UpdateRule::adamw;
+    case OptimizerType::ademamix:
+      return UpdateRule::ademamix;
     case OptimizerType::lion:
       return UpdateRule::lion;
     case OptimizerType::rmsprop:
@@ -45,6 +47,8 @@ std::string_view run_file_words(UpdateRule rule) {
       return "optimizer.type rmsprop with momentum";
     case UpdateRule::adagrad:
       return "optimizer.type adagrad";
+    case UpdateRule::ademamix:
+      return "optimizer.type ademamix";
   }
   return "";
 }
@@ -53,11 +57,13 @@ TensorPolicies::TensorPolicies(const OptimizerSection& optimizer) {
   const auto [beta1, beta2] = betas_of(optimizer);
   const UpdatePolicy of_matrices = {.rule = rule_of(optimizer),
                                     .weight_decay = optimizer.weight_decay,
-                                    .settings = {.beta1 = static_cast<float>(beta1),
-                                                 .beta2 = static_cast<float>(beta2),
-                                                 .epsilon = static_cast<float>(epsilon_of(optimizer)),
-                                                 .alpha = static_cast<float>(optimizer.alpha),
-                                                 .momentum = static_cast<float>(optimizer.momentum)}};
+                                    .settings = {.beta1 = beta1,
+                                                 .beta2 = beta2,
+                                                 .epsilon = epsilon_of(optimizer),
+                                                 .alpha = alpha_of(optimizer),
+                                                 .momentum = optimizer.momentum,
+                                                 .beta3 = optimizer.beta3,
+                                                 .slow_warmup = optimizer.slow_warmup}};
   policies_ = {of_matrices, of_matrices};
   if (optimizer.decay == Decay::matrices) policies_[1].weight_decay = 0;
   for (const TensorGroup& group : optimizer.groups)

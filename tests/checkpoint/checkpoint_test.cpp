@@ -272,7 +272,7 @@ TEST_F(Checkpoint, AnUnknownVersionIsNeitherSkippedNorOverwritten) {
   for (const int version : {1, 99}) {
     set_version(file, version);
     expect_error<UnknownVersionError>([&] { load(); },
-                                      {file.string(), "version " + std::to_string(version), "2 to 9"});
+                                      {file.string(), "version " + std::to_string(version), "2 to 10"});
     expect_error<UnknownVersionError>([&] { save(path(), model_, first_, 3); }, {file.string()});
     EXPECT_TRUE(is_there(path() / "step-00000001"));
   }

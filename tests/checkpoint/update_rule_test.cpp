@@ -54,7 +54,8 @@ TEST_F(CheckpointOfRule, HasItsMomentsAndGivesThemBack) {
       {UpdateRule::lion, {"exp_avg.safetensors"}},
       {UpdateRule::rmsprop, {"square_avg.safetensors"}},
       {UpdateRule::rmsprop_momentum, {"momentum_buffer.safetensors", "square_avg.safetensors"}},
-      {UpdateRule::adagrad, {"sum.safetensors"}}};
+      {UpdateRule::adagrad, {"sum.safetensors"}},
+      {UpdateRule::ademamix, {"exp_avg.safetensors", "exp_avg_sq.safetensors", "exp_avg_slow.safetensors"}}};
   EXPECT_EQ(files.size(), kUpdateRules.size());
   for (const auto& [rule, moments] : files) {
     for (const bool freezes : {false, true}) {
@@ -114,6 +115,7 @@ TEST(RunFileWords, TellRulesApart) {
   EXPECT_EQ(run_file_words(UpdateRule::adamw), "optimizer.type adamw");
   EXPECT_EQ(run_file_words(UpdateRule::lion), "optimizer.type lion");
   EXPECT_EQ(run_file_words(UpdateRule::adagrad), "optimizer.type adagrad");
+  EXPECT_EQ(run_file_words(UpdateRule::ademamix), "optimizer.type ademamix");
   EXPECT_EQ(run_file_words(UpdateRule::sgd), "optimizer.type sgd without momentum");
   EXPECT_EQ(run_file_words(UpdateRule::sgd_momentum), "optimizer.type sgd with momentum");
   EXPECT_EQ(run_file_words(UpdateRule::rmsprop), "optimizer.type rmsprop without momentum");

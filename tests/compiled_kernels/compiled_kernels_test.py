@@ -25,6 +25,7 @@ LONG = {"attention", "grouped_product"}
 Limits = collections.namedtuple("Limits", "threads stored loaded frame", defaults=(0, 0, 0))
 KERNELS = {
     "add_bias": Limits(1536),
+    "average_kernel": Limits(1536),
     "balance_kernel": Limits(1536),
     "block_squares_kernel": Limits(1024, loaded=32),  # the end, element by element
     "cached_attention_kernel": Limits(1536, stored=5, loaded=11),  # a column of two values at a time, and of what is read and written once
@@ -71,6 +72,7 @@ KERNELS = {
     "table_gradient_kernel": Limits(512, loaded=6),  # entries of rows
     "tree_sum_kernel": Limits(1536),
     "update_kernel": Limits(1280, stored=5, loaded=27),  # coefficients, and one element of each array at the end
+    "update_kernel<AdemamixCoefficients>": Limits(1024, stored=6, loaded=36),
     # cuDNN and cuBLASLt take their place where they are. What attention writes is in fp32 or not: stores of both are there.
     "attention_kernel": Limits(256, stored=136, loaded=162, frame=40),
     "grouped_gradient_kernel": Limits(1024, frame=8),
@@ -162,8 +164,15 @@ def resident_threads(kernel, registers):
     return REGISTERS // (-(-registers // 8) * 8 * kernel.threads) * kernel.threads
 
 
+def limits_of(name):
+    """Those of the kernel's own, or of its instances with that type: "update_kernel<AdemamixCoefficients>"."""
+    base = name.split("<")[0]
+    of_type = [limits for key, limits in KERNELS.items() if key.startswith(f"{base}<") and key[len(base) + 1:-1] in name]
+    return of_type[0] if of_type else KERNELS.get(base)
+
+
 def findings(kernel, name, resources):
-    limits = KERNELS.get(name.split("<")[0])
+    limits = limits_of(name)
     if limits is None:
         return [f"{name} is new: say in KERNELS what it may use"]
     found = []

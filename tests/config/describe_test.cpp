@@ -77,6 +77,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.momentum", "0.9"},
     {"optimizer.lr", "0.1"},
     {"optimizer.betas", "[0.3333333333333333, 1e-300]"},
+    {"optimizer.beta3", "0.999"},
+    {"optimizer.slow_warmup", "1000"},
     {"optimizer.epsilon", "1.2345678901234567e-8"},
     {"optimizer.alpha", "0.95"},
     {"optimizer.weight_decay", "0"},
@@ -150,6 +152,8 @@ const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
 const std::map<std::string, std::string> kTypes = {
     {"optimizer.momentum", "type: sgd"},
     {"optimizer.alpha", "type: rmsprop"},
+    {"optimizer.beta3", "type: ademamix"},
+    {"optimizer.slow_warmup", "type: ademamix"},
     {"optimizer.schedule.decay_ratio", "schedule: {type: wsd}"},
     {"optimizer.schedule.shape", "schedule: {type: wsd}"},
     {"optimizer.schedule.power", "schedule: {type: polynomial}"},
@@ -163,12 +167,12 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
   const std::string train = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n"
                             : path == "train.samples.every"      ? "train: {samples: {prompts: a}}\n"
+                            : path.starts_with("train.ema")      ? "train: {ema: {decay: 0.5}}\n"
+                            : path.starts_with("train.spike")    ? "train: {spike: {factor: 2}}\n"
                                                                  : "";
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
-                            : path.starts_with("train.ema")      ? "train: {ema: {decay: 0.5}}\n"
-                            : path.starts_with("train.spike")    ? "train: {spike: {factor: 2}}\n"
   const auto type = kTypes.find(path);
   const std::string optimizer = type == kTypes.end() ? "" : "optimizer: {" + type->second + "}\n";
   const std::string adapter = path.starts_with("adapter.") ? "adapter: {type: lora}\n" : "";
@@ -263,10 +267,6 @@ train:
     top_p: 1
     top_k: 0
     chat: false
-adapter:
-  type: none
-  rank: 16
-  alpha: 32
   ema:
     decay: 0
     every: 1
@@ -274,6 +274,10 @@ adapter:
   spike:
     factor: 0
     window: 100
+adapter:
+  type: none
+  rank: 16
+  alpha: 32
   # rank_pattern: (not given)
   # alpha_pattern: (not given)
   targets: ["all-linear"]
@@ -282,9 +286,11 @@ adapter:
 optimizer:
   type: adamw
   lr: 0.0003
-  # betas: (default [0.9, 0.95], of lion [0.9, 0.99])
+  # betas: (default [0.9, 0.95], of lion [0.9, 0.99], of ademamix [0.9, 0.999])
+  beta3: 0.9999
+  slow_warmup: 0
   # epsilon: (default 1e-08, of adagrad 1e-10)
-  alpha: 0.99
+  # alpha: (default 0.99, of ademamix 5)
   momentum: 0
   weight_decay: 0.1
   decay: matrices

@@ -527,16 +527,25 @@ TEST(OptimizerType, RefusesKeysOfOthers) {
       refusal(kMinimal + "optimizer: {momentum: 0.9}\n"),
       HasSubstr("run.yaml:3:13: optimizer.momentum: belongs to optimizer.type sgd or rmsprop, not adamw"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, betas: [0.8, 0.9]}\n"),
-              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or lion, not sgd"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
-              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or rmsprop or adagrad, not sgd"));
+              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or lion, not sgd"));
+  EXPECT_THAT(
+      refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
+      HasSubstr(
+          "optimizer.epsilon: belongs to optimizer.type adamw or ademamix or rmsprop or adagrad, not sgd"));
   EXPECT_THAT(
       refusal(kMinimal + "optimizer: {type: lion, epsilon: 1e-8}\n"),
-      HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or rmsprop or adagrad, not lion"));
+      HasSubstr(
+          "optimizer.epsilon: belongs to optimizer.type adamw or ademamix or rmsprop or adagrad, not lion"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: rmsprop, betas: [0.8, 0.9]}\n"),
-              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or lion, not rmsprop"));
+              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or lion, not rmsprop"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adagrad, alpha: 0.9}\n"),
-              HasSubstr("optimizer.alpha: belongs to optimizer.type rmsprop, not adagrad"));
+              HasSubstr("optimizer.alpha: belongs to optimizer.type rmsprop or ademamix, not adagrad"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adamw, beta3: 0.99}\n"),
+              HasSubstr("optimizer.beta3: belongs to optimizer.type ademamix, not adamw"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: ademamix, slow_warmup: 9, betas: [0, 0.9]}\n"),
+              HasSubstr("slow_warmup: beta3 cannot rise from the first of optimizer.betas, which is 0"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: ademamix, beta3: 1}\n"),
+              HasSubstr("optimizer.beta3: must be greater than 0 and less than 1, not 1"));
   for (const char* type : {"lion", "adagrad"})
     EXPECT_THAT(
         refusal(fmt::format("{}optimizer: {{type: {}, momentum: 0.9}}\n", kMinimal, type)),
@@ -561,7 +570,10 @@ TEST(OptimizerType, GivesItsDefaultsAndTakesItsKeys) {
   EXPECT_EQ(epsilon_of(optimizer_of("type: rmsprop")), 1e-8);
   EXPECT_EQ(epsilon_of(optimizer_of("type: adagrad")), 1e-10);
   EXPECT_EQ(epsilon_of(optimizer_of("type: adagrad, epsilon: 1e-6")), 1e-6);
-  EXPECT_EQ(optimizer_of("type: rmsprop").alpha, 0.99);
+  EXPECT_EQ(alpha_of(optimizer_of("type: rmsprop")), 0.99);
+  EXPECT_EQ(alpha_of(optimizer_of("type: ademamix")), 5);
+  EXPECT_EQ(alpha_of(optimizer_of("type: ademamix, alpha: 8")), 8);
+  EXPECT_THAT(betas_of(optimizer_of("type: ademamix")), ElementsAre(0.9, 0.999));
   const OptimizerSection rmsprop = optimizer_of("type: rmsprop, alpha: 0.9, momentum: 0.8, epsilon: 1e-6");
   EXPECT_EQ(rmsprop.alpha, 0.9);
   EXPECT_EQ(rmsprop.momentum, 0.8);
@@ -606,7 +618,7 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: .nan}\n"), HasSubstr("expected a number"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {betas: [0.9]}\n"), HasSubstr("expected a list of two numbers"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: muon}\n"),
-              HasSubstr("expected adamw or lion or rmsprop or adagrad or sgd, found 'muon'"));
+              HasSubstr("expected adamw or ademamix or lion or rmsprop or adagrad or sgd, found 'muon'"));
   EXPECT_THAT(refusal(kMinimal + "memory: {device: 2 gigs}\n"),
               HasSubstr("expected a size such as 2GiB, 512MB or unlimited, found '2 gigs'"));
   EXPECT_THAT(refusal(kMinimal + "device: {link: {h2d: fast}}\n"),

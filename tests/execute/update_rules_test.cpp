@@ -24,6 +24,7 @@ namespace strata {
 namespace {
 
 using test::expect_the_plan_was_exact;
+using test::hashes_of_two_ranks;
 using test::run;
 using test::run_ranks;
 using test::RunOutcome;
@@ -81,16 +82,10 @@ class UpdateRuleWay : public ::testing::TestWithParam<Way> {
     config.optimizer.master = way.master;
     config.optimizer.moments = way.moments;
     config.optimizer.clip_norm = way.clip_norm;
-    config.schedule.type = ScheduleKind::cosine;
+    config.schedule.type = ScheduleType::cosine;
     return config;
   }
   RunConfig config() const { return config(GetParam()); }
-  RunConfig on_drives(RunConfig config) const {
-    config.memory.device = smallest_bytes(config) + 40 * KiB;
-    config.memory.nvme_path = {folder_.path().string()};
-    config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
-    return config;
-  }
 
   const TemporaryFolder folder_;
 };
@@ -99,25 +94,12 @@ class UpdateRuleWay : public ::testing::TestWithParam<Way> {
 // has the invariants of AdamW: placements, ranks, stages and drives change no bit, plans are exact, and
 // checkpoints resume. A checkpoint of another rule is refused.
 TEST_P(UpdateRuleWay, PlacementChangesNoBitAndThePlanIsExact) {
-  const RunConfig resident = config();
-  const std::string expected = run(resident).result.state_hash;
-  RunConfig hosted = resident;
-  hosted.memory.device = smallest_bytes(hosted);
-  std::vector<RunConfig> placed = {hosted};
-  if (test::why_no_drive(folder_.path()).empty()) placed.push_back(on_drives(resident));
-  for (RunConfig each : placed) {
-    for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
-      each.plan.lanes = lanes;
-      const RunOutcome outcome = run(each);
-      EXPECT_EQ(outcome.result.state_hash, expected);
-      expect_the_plan_was_exact(outcome);
-    }
-  }
+  test::expect_the_same_bits_wherever_state_lives(config(), folder_.path());
 }
 
 TEST_P(UpdateRuleWay, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
   RunConfig config = this->config();
-  config.schedule.type = ScheduleKind::constant;  // another would follow the number of steps
+  config.schedule.type = ScheduleType::constant;  // another would follow the number of steps
   const std::string straight = run(config).result.state_hash;
   test::QueuedDevice queued({.threads = 2, .link = {}});
   for (Device* device : {static_cast<Device*>(nullptr), static_cast<Device*>(&queued)}) {
@@ -131,10 +113,10 @@ TEST_P(UpdateRuleWay, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot)
 }
 
 TEST_P(UpdateRuleWay, Learns) {
-  constexpr EnumArray<UpdateRule, double> kRates = {3e-3, 0.2, 0.02, 1e-3, 2e-3, 3e-4, 0.02};
+  constexpr EnumTable<UpdateRule, double> kRates = {3e-3, 0.2, 0.02, 1e-3, 2e-3, 3e-4, 0.02, 2e-3};
   RunConfig config = this->config();
   config.optimizer.learning_rate = kRates[GetParam().rule];
-  config.schedule.type = ScheduleKind::constant;
+  config.schedule.type = ScheduleType::constant;
   config.train.steps = 30;
   const TrainResult result = run(config).result;
   EXPECT_LT(result.steps.back().loss, 0.9 * result.steps.front().loss);
@@ -144,20 +126,6 @@ INSTANTIATE_TEST_SUITE_P(Ways, UpdateRuleWay, ::testing::ValuesIn(ways()),
                          [](const auto& info) { return name_of(info.param); });
 
 class UpdateRuleRun : public UpdateRuleWay {};
-
-/// The state on each of two ranks, with all of it on the device and with as little as can be.
-std::set<std::string> hashes_of_two_ranks(const RunConfig& resident) {
-  RunConfig hosted = resident;
-  hosted.memory.device = smallest_bytes(hosted);
-  std::set<std::string> hashes;
-  for (const RunConfig& config : {resident, hosted}) {
-    for (const RunOutcome& rank : run_ranks(config, 2)) {
-      hashes.insert(rank.result.state_hash);
-      expect_the_plan_was_exact(rank);
-    }
-  }
-  return hashes;
-}
 
 TEST_F(UpdateRuleRun, DiffersFromThoseOfOtherRules) {
   std::set<double> losses;  // a hash would differ by the moments that are kept
@@ -187,6 +155,8 @@ TEST_F(UpdateRuleRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
       {{rmsprop_momentum, DType::fp32}, {4, 4}},
       {smallest(rmsprop_momentum), {2, 2, 2}},
       {{adagrad}, {4, 4}},
+      {{ademamix}, {4, 4, 4, 4}},
+      {smallest(ademamix), {2, 2, 2, 2}},
   };
   for (const auto& [way, sizes] : cases) {
     SCOPED_TRACE(name_of(way));
@@ -272,7 +242,7 @@ TEST_F(UpdateRuleRun, SkipsAStepThatOverflowsWithoutATrace) {
   for (const UpdateRule rule : other_rules()) {
     for (const bool on_host : {false, true}) {
       RunConfig config = this->config({rule, DType::fp16});
-      config.schedule.type = ScheduleKind::constant;  // another would follow the number of steps
+      config.schedule.type = ScheduleType::constant;  // another would follow the number of steps
       config.train.loss_scale_initial = 1024;
       config.train.loss_scale_growth = 1e30;  // after the first step
       config.train.loss_scale_interval = 1;

@@ -53,7 +53,7 @@ TEST(StateFormat, OfAnFp32RunHasNoMasterBesideTheParameter) {
 TEST(StateFormat, NamesTypesOfTheSizesThatItCounts) {
   for (const StateFormat& format : {kPlain, kSplit, kBf16Moments, kSmallest}) {
     with_state_types(DType::bf16, format,
-                     [&]<typename Precision, typename Master, typename Moment>(Precision, Master, Moment) {
+                     [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
                        EXPECT_TRUE((std::is_same_v<Precision, bfloat16>));
                        EXPECT_EQ(static_cast<Bytes>(sizeof(Master)), format.master_bytes(DType::bf16));
                        EXPECT_EQ(static_cast<Bytes>(sizeof(Stored)), format.bytes_of(Moment::exp_avg));

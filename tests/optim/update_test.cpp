@@ -44,7 +44,7 @@ constexpr StateTypes kFp16 = {.precision = DType::fp16};
 /// momentum buffer too, and `exp_avg_sq` for other squares.
 struct Buffers {
   StateTypes types;
-  std::vector<std::byte> master, exp_avg, exp_avg_sq, gradient, parameter;
+  std::vector<std::byte> master, exp_avg, exp_avg_sq, exp_avg_slow, gradient, parameter;
 
   Buffers(const StateTypes& types, std::size_t elements) : types(types) {
     with_state_types(
@@ -57,6 +57,8 @@ struct Buffers {
               return split_master(normal(4 * i)).remainder;
           });
           fill<Moment>(exp_avg, elements, [](std::size_t i) { return Moment(0.1F * normal(4 * i + 1)); });
+          fill<Moment>(exp_avg_slow, elements,
+                       [](std::size_t i) { return Moment(0.1F * normal(4 * i + 9)); });
           fill<Moment>(exp_avg_sq, elements,
                        [](std::size_t i) { return Moment(std::abs(0.01F * normal(4 * i + 2))); });
           fill<Precision>(gradient, elements, [](std::size_t i) { return Precision(normal(4 * i + 3)); });
@@ -84,7 +86,10 @@ struct Buffers {
                           .parameter = parameter.data(),
                           .unit = 7};
     moments_of(types.rule).for_each([&](Moment moment) {
-      all.of(moment) = (test::holds_squares(moment) ? exp_avg_sq : exp_avg).data();
+      all.of(moment) = (moment == Moment::exp_avg_slow ? exp_avg_slow
+                        : test::holds_squares(moment)  ? exp_avg_sq
+                                                       : exp_avg)
+                           .data();
     });
     return all.part(static_cast<std::int64_t>(first), static_cast<std::int64_t>(elements));
   }
@@ -94,6 +99,7 @@ void expect_same_bits(const Buffers& a, const Buffers& b) {
   EXPECT_TRUE(a.master == b.master);
   EXPECT_TRUE(a.exp_avg == b.exp_avg);
   EXPECT_TRUE(a.exp_avg_sq == b.exp_avg_sq);
+  EXPECT_TRUE(a.exp_avg_slow == b.exp_avg_slow);
   EXPECT_TRUE(a.gradient == b.gradient);
   EXPECT_TRUE(a.parameter == b.parameter);
 }
@@ -162,7 +168,7 @@ TEST(Updates, PointersOfDifferentAlignmentGiveTheSameBits) {
         state.of(moment) = buffers->state(4, kLarge).of(moment);
       }
       state.parameter = buffers->state(8, kLarge).parameter;
-      way(step_of(types.rule), state);
+      way(step_of(types.rule), state, {});
     }
     expect_same_bits(fast, plain);
   }
@@ -330,6 +336,28 @@ TEST_P(UpdatesOnEachTarget, LionStaysWhereItsDirectionIsZeroOrNoNumber) {
           .moments = {exp_avg.data()},
           .gradient = gradient.data()});
   for (std::size_t i = 0; i < master.size(); ++i) EXPECT_EQ(master[i], kCases[i % kCases.size()].moved) << i;
+}
+
+TEST(Ademamix, RaisesAlphaAndTheSlowMeansHalfLifeLinearly) {
+  constexpr RuleSettings kSlow = {
+      .beta1 = 0.9F, .beta2 = 0.999F, .alpha = 5, .beta3 = 0.9999F, .slow_warmup = 100};
+  const auto at = [](std::int64_t step) {
+    return coefficients({.policy = {.rule = UpdateRule::ademamix, .settings = kSlow},
+                         .learning_rate = 1,
+                         .step = step})
+        .ademamix;
+  };
+  const auto half_life = [](double beta) { return std::log(0.5) / std::log(beta); };
+  const double first = half_life(kSlow.beta1), last = half_life(kSlow.beta3);
+  for (const std::int64_t step : {1, 37, 99}) {
+    const double part = static_cast<double>(step) / 100;
+    EXPECT_NEAR(at(step).alpha, 5 * part, 1e-6);
+    EXPECT_NEAR(half_life(at(step).beta3), first + part * (last - first), 2e-3 * last);
+  }
+  for (const std::int64_t step : {100, 101, 1'000'000}) {
+    EXPECT_EQ(at(step).alpha, 5);
+    EXPECT_EQ(at(step).beta3, kSlow.beta3);
+  }
 }
 
 TEST(RootRules, FollowTheirFormulasInDoublePrecision) {

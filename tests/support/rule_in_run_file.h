@@ -11,7 +11,8 @@ namespace strata::test {
 /// Sets type and momentum, which is 0.9 where the rule has one.
 inline void set_rule(OptimizerSection& optimizer, UpdateRule rule) {
   using enum OptimizerType;
-  constexpr EnumArray<UpdateRule, OptimizerType> kTypes = {adamw, sgd, sgd, lion, rmsprop, rmsprop, adagrad};
+  constexpr EnumTable<UpdateRule, OptimizerType> kTypes = {adamw,   sgd,     sgd,     lion,
+                                                           rmsprop, rmsprop, adagrad, ademamix};
   const bool has_momentum = rule == UpdateRule::sgd_momentum || rule == UpdateRule::rmsprop_momentum;
   optimizer.type = kTypes[rule];
   optimizer.momentum = has_momentum ? 0.9 : 0;

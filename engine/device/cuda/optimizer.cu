@@ -54,6 +54,21 @@ __device__ void update_element(const AdamWCoefficients& s, float stored_gradient
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.step_size, __fdiv_rn(exp_avg, denominator)));
 }
 
+template <int count>
+__device__ void update_element(const AdemamixCoefficients& s, float stored_gradient, float& master,
+                               float* moments) {
+  float &exp_avg = moments[0], &exp_avg_sq = moments[1], &exp_avg_slow = moments[2];
+  const float gradient = __fmul_rn(stored_gradient, s.gradient_scale);
+  exp_avg = __fadd_rn(__fmul_rn(s.beta1, exp_avg), __fmul_rn(s.one_minus_beta1, gradient));
+  exp_avg_sq =
+      __fadd_rn(__fmul_rn(s.beta2, exp_avg_sq), __fmul_rn(s.one_minus_beta2, __fmul_rn(gradient, gradient)));
+  exp_avg_slow = __fadd_rn(__fmul_rn(s.beta3, exp_avg_slow), __fmul_rn(s.one_minus_beta3, gradient));
+  const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(exp_avg_sq), s.inverse_correction2), s.epsilon);
+  const float mixture =
+      __fadd_rn(__fmul_rn(exp_avg, s.inverse_correction1), __fmul_rn(s.alpha, exp_avg_slow));
+  master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.learning_rate, __fdiv_rn(mixture, denominator)));
+}
+
 /// The gradient with what decays the weights, for SgdCoefficients and RootCoefficients.
 template <typename Coefficients>
 __device__ float decayed(const Coefficients& s, float stored_gradient, float master) {
@@ -144,7 +159,7 @@ __device__ void update_run(const Types& x, std::int64_t first) {
     const std::uint32_t random = mix_bits(counter + static_cast<std::uint32_t>(i));
 #pragma unroll
     for (int k = 0; k < Types::count; ++k)
-      store_moment(moments[k], k == 0 ? random & 0xffffU : random >> 16, stored[k].values[i]);
+      store_moment(moments[k], random_half(random, k), stored[k].values[i]);
   }
   store_run(masters, x.master + first);
 #pragma unroll
@@ -174,9 +189,13 @@ __device__ void perform_run(const Types& x, std::int64_t first) {
   }
 }
 
+/// Of a multiprocessor at once: with three moments a thread needs more registers.
+template <typename Types>
+constexpr int kUpdateBlocks = Types::count > 2 ? 4 : 5;
+
 /// `run`: Types::kRun if every array is aligned for it, or 1.
 template <int run, typename Types>
-__global__ void __launch_bounds__(kUpdateThreads, 5) update_kernel(Types x) {
+__global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks<Types>) update_kernel(Types x) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
   if (first + run <= x.elements) {
     perform_run<run>(x, first);
@@ -217,21 +236,6 @@ void update_of_types(const CudaContext& context, const ParameterUpdate& call, co
   }
 }
 
-constexpr std::int64_t kBlock = 64 * 1024;  ///< elements of one partial sum, as in optim/gradient_norm.cpp
-constexpr int kAccumulators = 32;           ///< of a block: element i goes to accumulator i mod 32
-constexpr int kSquareThreads = 256;
-constexpr int kLoads = 16;  ///< elements that a thread has in flight
-constexpr int kTile = kSquareThreads * kLoads;
-
-/// The part of a tile that a thread loads: every kSquareThreads-th run.
-template <int run, typename T>
-struct TilePart {
-  static constexpr int kRuns = kLoads / run;
-  Bits<T, run> runs[kRuns] = {};
-
-  __device__ static int offset(int i) { return (i * kSquareThreads + static_cast<int>(threadIdx.x)) * run; }
-
-  /// Zeros beyond the end.
 template <typename Master, typename Stored>
 struct Average {
   const std::uint32_t* skip;
@@ -288,6 +292,21 @@ void average_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
   }
 }
 
+constexpr std::int64_t kBlock = 64 * 1024;  ///< elements of one partial sum, as in optim/gradient_norm.cpp
+constexpr int kAccumulators = 32;           ///< of a block: element i goes to accumulator i mod 32
+constexpr int kSquareThreads = 256;
+constexpr int kLoads = 16;  ///< elements that a thread has in flight
+constexpr int kTile = kSquareThreads * kLoads;
+
+/// The part of a tile that a thread loads: every kSquareThreads-th run.
+template <int run, typename T>
+struct TilePart {
+  static constexpr int kRuns = kLoads / run;
+  Bits<T, run> runs[kRuns] = {};
+
+  __device__ static int offset(int i) { return (i * kSquareThreads + static_cast<int>(threadIdx.x)) * run; }
+
+  /// Zeros beyond the end.
   __device__ void load(const T* from, std::int64_t available) {
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
@@ -401,6 +420,7 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
       update_of_types<kCount, decltype(precision), decltype(master), Stored>(context, call, step);
     });
   });
+  if (call.average != nullptr && call.state.of(Moment::ema) != nullptr) average_on_cuda(context, call);
 }
 
 Bytes scratch_on_cuda(const SumOfSquares& call) {
@@ -413,4 +433,3 @@ void run_on_cuda(const CudaContext& context, const SumOfSquares& call) {
 }
 
 }  // namespace strata
-  if (call.average != nullptr && call.state.of(Moment::ema) != nullptr) average_on_cuda(context, call);

@@ -31,8 +31,6 @@ TEST(TensorPolicies, ChangeOnlyTheScalarsOfAProgram) {
   all.decay = Decay::all;
   const Model plain = model_with({}), grouped = model_with(groups), decayed = model_with(all);
   ASSERT_EQ(grouped.policies.size(), 2U + 4U);
-  EXPECT_EQ(StepScalars::bytes(2), 84U);
-  EXPECT_EQ(StepScalars::bytes(6), 244U);
   for (const StrategyOptions& options :
        with_pieces({{}, {.units_on_device = 5}, {.units_on_device = 2, .clips = false}})) {
     const auto program = [&](const Model& model) {
@@ -41,8 +39,11 @@ TEST(TensorPolicies, ChangeOnlyTheScalarsOfAProgram) {
     const std::string expected = program(plain);
     EXPECT_EQ(program(decayed), expected);
     EXPECT_NE(program(grouped), expected);
-    EXPECT_EQ(replaced(replaced(program(grouped), "byte[244]", "byte[84]"), "244 bytes", "84 bytes"),
-              expected);
+    std::string shorter = program(grouped);
+    for (const auto form : {fmt::runtime("byte[{}]"), fmt::runtime("{} bytes")})
+      shorter = replaced(shorter, fmt::format(form, StepScalars::bytes(6)),
+                         fmt::format(form, StepScalars::bytes(2)));
+    EXPECT_EQ(shorter, expected);
   }
 }
 

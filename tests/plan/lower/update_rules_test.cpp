@@ -52,7 +52,8 @@ TEST(UpdateRules, KeepTheirMomentsAndNoOthers) {
       {UpdateRule::lion, {"exp_avg"}},
       {UpdateRule::rmsprop, {"square_avg"}},
       {UpdateRule::rmsprop_momentum, {"momentum_buffer", "square_avg"}},
-      {UpdateRule::adagrad, {"sum"}}};
+      {UpdateRule::adagrad, {"sum"}},
+      {UpdateRule::ademamix, {"exp_avg", "exp_avg_sq", "exp_avg_slow"}}};
   for (const UpdateRule rule : kUpdateRules) {
     const Model model = model_of(rule);
     for (const StrategyOptions& options : options_of_updates()) {
@@ -124,7 +125,8 @@ TEST(UpdateRules, DifferInTheStateOfAProgramAndInNothingElse) {
 
 TEST(UpdateRules, KeepTheMeaningOfTheProgramAtEveryBudgetAndOnDrives) {
   // AdamW is that of all other tests; a program knows only the number of moments.
-  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum, UpdateRule::rmsprop_momentum}) {
+  for (const UpdateRule rule :
+       {UpdateRule::sgd, UpdateRule::sgd_momentum, UpdateRule::rmsprop_momentum, UpdateRule::ademamix}) {
     const Model model = model_of(rule);
     for (const StrategyOptions& options : options_of_updates()) {
       const Program plain = lower_training(model, tiny_strategy(model, options));
