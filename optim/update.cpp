@@ -46,12 +46,18 @@ float sign(float value) {
   return static_cast<float>(value > 0) - static_cast<float>(value < 0);
 }
 
+/// Adam's moments get the gradient; returns what a step is divided by. For AdamW and AdEMAMix.
+template <typename Coefficients>
+float adam_denominator(const Coefficients& s, float gradient, float& exp_avg, float& exp_avg_sq) {
+  exp_avg = s.beta1 * exp_avg + s.one_minus_beta1 * gradient;
+  exp_avg_sq = s.beta2 * exp_avg_sq + s.one_minus_beta2 * (gradient * gradient);
+  return std::sqrt(exp_avg_sq) * s.inverse_correction2 + s.epsilon;
+}
+
 /// Each gives the new master and changes the rule's moments.
 float moved(const AdamWCoefficients& s, float gradient, float master, Floats<2>& moments) {
   auto& [exp_avg, exp_avg_sq] = moments;
-  exp_avg = s.beta1 * exp_avg + s.one_minus_beta1 * gradient;
-  exp_avg_sq = s.beta2 * exp_avg_sq + s.one_minus_beta2 * (gradient * gradient);
-  const float denominator = std::sqrt(exp_avg_sq) * s.inverse_correction2 + s.epsilon;
+  const float denominator = adam_denominator(s, gradient, exp_avg, exp_avg_sq);
   return s.keep * master - s.step_size * (exp_avg / denominator);
 }
 
@@ -89,10 +95,8 @@ float moved(const RootCoefficients& s, float gradient, float master, Floats<2>& 
 
 float moved(const AdemamixCoefficients& s, float gradient, float master, Floats<3>& moments) {
   auto& [exp_avg, exp_avg_sq, exp_avg_slow] = moments;
-  exp_avg = s.beta1 * exp_avg + s.one_minus_beta1 * gradient;
-  exp_avg_sq = s.beta2 * exp_avg_sq + s.one_minus_beta2 * (gradient * gradient);
+  const float denominator = adam_denominator(s, gradient, exp_avg, exp_avg_sq);
   exp_avg_slow = s.beta3 * exp_avg_slow + s.one_minus_beta3 * gradient;
-  const float denominator = std::sqrt(exp_avg_sq) * s.inverse_correction2 + s.epsilon;
   const float mixture = exp_avg * s.inverse_correction1 + s.alpha * exp_avg_slow;
   return s.keep * master - s.learning_rate * (mixture / denominator);
 }

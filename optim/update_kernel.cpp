@@ -101,16 +101,22 @@ struct Updated {
   MomentVectors<count> moments;
 };
 
+/// Adam's moments get the gradient; returns what a step is divided by. For AdamW and AdEMAMix.
+template <class Coefficients>
+HWY_INLINE hn::Vec<Floats> adam_denominator(const Coefficients& s, hn::Vec<Floats> g, hn::Vec<Floats>& m,
+                                            hn::Vec<Floats>& v) {
+  const Floats d;
+  m = hn::Add(hn::Mul(hn::Set(d, s.beta1), m), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
+  v = hn::Add(hn::Mul(hn::Set(d, s.beta2), v), hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
+  return hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
+}
+
 /// The rules, as optim/update_rule.h has them.
 HWY_INLINE Updated<2> updated(const AdamWCoefficients& s, hn::Vec<Floats> gradient, const Updated<2>& from) {
   const Floats d;
   const auto g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
-  const auto m =
-      hn::Add(hn::Mul(hn::Set(d, s.beta1), from.moments[0]), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
-  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), from.moments[1]),
-                         hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
-  const auto denominator =
-      hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
+  auto m = from.moments[0], v = from.moments[1];
+  const auto denominator = adam_denominator(s, g, m, v);
   const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), from.master),
                          hn::Mul(hn::Set(d, s.step_size), hn::Div(m, denominator)));
   return {p, {m, v}};
@@ -120,14 +126,10 @@ HWY_INLINE Updated<3> updated(const AdemamixCoefficients& s, hn::Vec<Floats> gra
                               const Updated<3>& from) {
   const Floats d;
   const auto g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
-  const auto m =
-      hn::Add(hn::Mul(hn::Set(d, s.beta1), from.moments[0]), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
-  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), from.moments[1]),
-                         hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
+  auto m = from.moments[0], v = from.moments[1];
+  const auto denominator = adam_denominator(s, g, m, v);
   const auto n =
       hn::Add(hn::Mul(hn::Set(d, s.beta3), from.moments[2]), hn::Mul(hn::Set(d, s.one_minus_beta3), g));
-  const auto denominator =
-      hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
   const auto mixture =
       hn::Add(hn::Mul(m, hn::Set(d, s.inverse_correction1)), hn::Mul(hn::Set(d, s.alpha), n));
   const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), from.master),

@@ -41,29 +41,32 @@ struct Update {
   std::uint32_t unit, first;  ///< name the random bits
 };
 
+/// Adam's moments get the gradient; returns what a step is divided by. For AdamW and AdEMAMix.
+template <typename Coefficients>
+__device__ float adam_denominator(const Coefficients& s, float gradient, float& exp_avg, float& exp_avg_sq) {
+  exp_avg = __fadd_rn(__fmul_rn(s.beta1, exp_avg), __fmul_rn(s.one_minus_beta1, gradient));
+  exp_avg_sq =
+      __fadd_rn(__fmul_rn(s.beta2, exp_avg_sq), __fmul_rn(s.one_minus_beta2, __fmul_rn(gradient, gradient)));
+  return __fadd_rn(__fmul_rn(__fsqrt_rn(exp_avg_sq), s.inverse_correction2), s.epsilon);
+}
+
 /// See optim/update_rule.h for the formulas. Explicit roundings keep the compiler from fusing.
 template <int count>
 __device__ void update_element(const AdamWCoefficients& s, float stored_gradient, float& master,
                                float* moments) {
-  float &exp_avg = moments[0], &exp_avg_sq = moments[1];
+  float& exp_avg = moments[0];
   const float gradient = __fmul_rn(stored_gradient, s.gradient_scale);
-  exp_avg = __fadd_rn(__fmul_rn(s.beta1, exp_avg), __fmul_rn(s.one_minus_beta1, gradient));
-  exp_avg_sq =
-      __fadd_rn(__fmul_rn(s.beta2, exp_avg_sq), __fmul_rn(s.one_minus_beta2, __fmul_rn(gradient, gradient)));
-  const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(exp_avg_sq), s.inverse_correction2), s.epsilon);
+  const float denominator = adam_denominator(s, gradient, exp_avg, moments[1]);
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.step_size, __fdiv_rn(exp_avg, denominator)));
 }
 
 template <int count>
 __device__ void update_element(const AdemamixCoefficients& s, float stored_gradient, float& master,
                                float* moments) {
-  float &exp_avg = moments[0], &exp_avg_sq = moments[1], &exp_avg_slow = moments[2];
+  float &exp_avg = moments[0], &exp_avg_slow = moments[2];
   const float gradient = __fmul_rn(stored_gradient, s.gradient_scale);
-  exp_avg = __fadd_rn(__fmul_rn(s.beta1, exp_avg), __fmul_rn(s.one_minus_beta1, gradient));
-  exp_avg_sq =
-      __fadd_rn(__fmul_rn(s.beta2, exp_avg_sq), __fmul_rn(s.one_minus_beta2, __fmul_rn(gradient, gradient)));
+  const float denominator = adam_denominator(s, gradient, exp_avg, moments[1]);
   exp_avg_slow = __fadd_rn(__fmul_rn(s.beta3, exp_avg_slow), __fmul_rn(s.one_minus_beta3, gradient));
-  const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(exp_avg_sq), s.inverse_correction2), s.epsilon);
   const float mixture =
       __fadd_rn(__fmul_rn(exp_avg, s.inverse_correction1), __fmul_rn(s.alpha, exp_avg_slow));
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.learning_rate, __fdiv_rn(mixture, denominator)));
@@ -189,7 +192,7 @@ __device__ void perform_run(const Types& x, std::int64_t first) {
   }
 }
 
-/// Of a multiprocessor at once: with three moments a thread needs more registers.
+/// Blocks that a multiprocessor has at once. With three moments a thread needs more registers.
 template <typename Types>
 constexpr int kUpdateBlocks = Types::count > 2 ? 4 : 5;
 
