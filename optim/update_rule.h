@@ -136,6 +136,11 @@ constexpr Moments moments_of(UpdateRule rule) {
   return Moments();
 }
 
+/// Those of the rule, and the moving average if there is one.
+constexpr Moments kept_moments(UpdateRule rule, bool averages) {
+  return averages ? moments_of(rule) | Moments{Moment::ema} : moments_of(rule);
+}
+
 template <UpdateRule rule>
 using RuleConstant = std::integral_constant<UpdateRule, rule>;
 

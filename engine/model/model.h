@@ -51,7 +51,7 @@ struct Model {
   std::int64_t trained_parameters() const;
   /// That of every policy.
   UpdateRule rule() const { return policies.front().rule; }
-  Moments moments() const { return moments_of(rule()) | (averages ? Moments{Moment::ema} : Moments()); }
+  Moments moments() const { return kept_moments(rule(), averages); }
   bool adapts() const { return adapter.type != AdapterType::none; }
   bool freezes() const { return !freeze.empty() || adapts(); }
   const Unit& embedding() const { return units.front(); }

@@ -115,8 +115,12 @@ class StateHash {
 }  // namespace
 
 std::vector<StateKey> keys_of(const Model& model) {
+  return keys_of(model, model.moments());
+}
+
+std::vector<StateKey> keys_of(const Model& model, Moments moments) {
   std::vector<StateKey> keys = {StateKey::master};
-  model.moments().for_each([&](Moment moment) { keys.push_back(key_of(moment)); });
+  moments.for_each([&](Moment moment) { keys.push_back(key_of(moment)); });
   if (model.freezes()) keys.push_back(StateKey::frozen);
   return keys;
 }

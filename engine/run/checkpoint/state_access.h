@@ -35,8 +35,9 @@ constexpr Flat flat_of(StateKey key) {
 constexpr StateKey weights_in(Flat flat) {
   return flat == Flat::frozen ? StateKey::frozen : StateKey::master;
 }
-/// What there is of a model's state, in their order.
+/// What there is of a model's state, in their order: with its own moments, or with these.
 std::vector<StateKey> keys_of(const Model& model);
+std::vector<StateKey> keys_of(const Model& model, Moments moments);
 /// What there is of it in one flat, in their order.
 std::vector<StateKey> keys_of(const Model& model, Flat flat);
 /// What of it checkpoints have: what adapters stand beside never changes, so they only say what it is.

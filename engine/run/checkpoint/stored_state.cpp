@@ -136,7 +136,8 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
       base_(std::move(base)) {
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
-  const std::vector<StateKey> all_kinds = names_base_ ? saved_keys_of(model) : keys_of(model);
+  std::vector<StateKey> all_kinds = keys_of(model, kept_moments(manifest.rule, manifest.averages));
+  if (names_base_) std::erase(all_kinds, StateKey::frozen);
   const auto kinds = static_cast<int>(all_kinds.size());
   const int ranks = std::max(1, (static_cast<int>(manifest.files.size()) + kinds - 1) / kinds);
   for (const StateKey key : all_kinds) {

@@ -40,8 +40,8 @@ struct BaseWeights {
 class StoredState {
  public:
   /// Reads the headers of the files. Throws DamageError that names the file, or the folder, if they do not
-  /// hold every element of the model's state just once. `base` reads what the manifest only names. `model`
-  /// must outlive this.
+  /// hold every element of the model's state just once. The manifest says which moments that has. `base`
+  /// reads what the manifest only names. `model` must outlive this.
   StoredState(const std::filesystem::path& folder, const Manifest& manifest, const Model& model,
               FileSystem& file_system = FileSystem::real(), ReadTensor base = {});
 

@@ -60,11 +60,8 @@ SavedModel open_checkpoint(const fs::path& folder, const ModelUse& use, const Ba
   Manifest manifest = read_manifest(folder / kManifestName);
   verify_files(folder, manifest);
   if (use.averaged) refuse_lack_of_averages(folder, manifest);
-  Model built =
-      build_forward_model(manifest.architecture, manifest.freeze, use.device, use.rounding, manifest.adapter);
-  built.policies.front().rule = manifest.rule;  // it says which files there are
-  built.averages = manifest.averages;
-  auto model = std::make_shared<const Model>(std::move(built));
+  auto model = std::make_shared<const Model>(build_forward_model(manifest.architecture, manifest.freeze,
+                                                                 use.device, use.rounding, manifest.adapter));
   ReadTensor weights;
   if (manifest.base && base.is_read)
     weights = as_trained(open_base(folder, manifest, *model, base), manifest);
