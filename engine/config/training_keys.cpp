@@ -336,9 +336,15 @@ void add_samples(std::vector<Key>& keys) {
                        "true: each prompt is a message of a user, written by the model's chat template.");
 }
 
-/// What is given beside a number that turns it off must not look as if it did something.
-std::string belongs_beside(bool is_on, bool is_given, std::string_view key) {
-  return is_on || !is_given ? "" : fmt::format("does nothing while {} is 0", key);
+/// A check that a key was not given beside a number of its section that turns all off: it must not look as
+/// if it did something.
+template <typename S>
+auto belongs_beside(S RunConfig::*section, double S::*number, std::string_view key, auto S::*field) {
+  return [=](const RunConfig& c) -> std::string {
+    const S& given = c.*section;
+    const bool does_nothing = given.*number == 0 && given.*field != S().*field;
+    return does_nothing ? fmt::format("does nothing while {} is 0", key) : "";
+  };
 }
 
 void add_ema(std::vector<Key>& keys) {
@@ -352,15 +358,11 @@ void add_ema(std::vector<Key>& keys) {
       proper_fraction);
   require(section.add<Integer<std::int64_t>>("every", &S::every, "updates",
                                              "Updates from one average to the next.", at_least_one),
-          {"train.ema.decay"}, [](const RunConfig& c) {
-            return belongs_beside(c.ema.decay > 0, c.ema.every != S().every, "train.ema.decay");
-          });
+          {"train.ema.decay"}, belongs_beside(&RunConfig::ema, &S::decay, "train.ema.decay", &S::every));
   require(section.add<Word<MomentFormat>>(
               "format", &S::format, "",
               "How averages are kept: fp32, or bf16, which is rounded at random by train.seed."),
-          {"train.ema.decay"}, [](const RunConfig& c) {
-            return belongs_beside(c.ema.decay > 0, c.ema.format != S().format, "train.ema.decay");
-          });
+          {"train.ema.decay"}, belongs_beside(&RunConfig::ema, &S::decay, "train.ema.decay", &S::format));
 }
 
 void add_spike(std::vector<Key>& keys) {
@@ -378,9 +380,8 @@ void add_spike(std::vector<Key>& keys) {
               "The mean is that of about the last `window` steps. A spike counts as the largest norm that is "
               "none. Before `window` steps have updated, none is a spike.",
               at_least_one),
-          {"train.spike.factor"}, [](const RunConfig& c) {
-            return belongs_beside(c.spike.factor > 0, c.spike.window != S().window, "train.spike.factor");
-          });
+          {"train.spike.factor"},
+          belongs_beside(&RunConfig::spike, &S::factor, "train.spike.factor", &S::window));
 }
 
 std::string rank_of_adapters(const std::int64_t& value) {
