@@ -16,12 +16,13 @@ struct AverageSettings {
   friend bool operator==(const AverageSettings&, const AverageSettings&) = default;
 };
 
-/// Of update `update`, counted from 1. `seed`: of stochastic rounding.
+/// Gives those of update `update`, counted from 1. `seed`: of stochastic rounding.
 AverageCoefficients average_coefficients(const AverageSettings& settings, std::int64_t update,
                                          std::uint64_t seed);
 
 /// Averages the masters, behind their update. Elements depend on nothing else, as in optim/update.h. It is
-/// plain code, since memory is slower than what compilers make of it.
+/// plain code that compilers vectorize. With averages in fp32 an update keeps 0.96 of its rate of bytes, but
+/// with bf16 half of it, for the random bits (two threads of a Zen 3).
 void average(const AverageCoefficients& step, const OptimizerState& state);
 
 }  // namespace strata

@@ -36,7 +36,7 @@ class EmaRun : public ::testing::Test {
     config.ema.decay = kDecay;
     return config;
   }
-  /// Of every rule, in every format of average and master.
+  /// There is one of every rule, and one in every format of average and master.
   std::vector<RunConfig> ways() const {
     std::vector<RunConfig> all;
     for (const UpdateRule rule : kUpdateRules) all.push_back(config(rule));
