@@ -15,6 +15,7 @@
 
 #include "bench/device.h"
 #include "engine/device/kernel_calls.h"
+#include "engine/device/newton_schulz.h"
 #include "optim/update.h"
 
 namespace strata {
@@ -455,6 +456,15 @@ void bench_sum_of_squares(benchmark::State& state) {
   measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.run(SumOfSquares{x, sum.data()}); });
 }
 
+/// Muon's of one matrix.
+void bench_newton_schulz(benchmark::State& state, std::int64_t rows, std::int64_t columns) {
+  const Operand matrix = operand(kBf16, rows, columns);
+  const Operand workspace = vector_of(kFp32, orthogonalize_bytes(rows, columns) / size_of(kFp32));
+  measure_operations(state, orthogonalize_flops(rows, columns), [&](Kernels& kernels) {
+    orthogonalize(kernels, matrix, static_cast<std::byte*>(workspace.matrix().data));
+  });
+}
+
 std::vector<MatmulCase> matmul_cases() {
   const Shapes& s = shapes();
   const std::int64_t tokens = s.tokens(), hidden = s.hidden;
@@ -545,6 +555,12 @@ void register_all() {
   add("adamw_bf16_moments", adamw({.moments = DType::bf16}));
   add("adamw_smallest_state", adamw({.split_master = true, .moments = DType::bf16}));
   add("sum_of_squares", bench_sum_of_squares);
+  for (const std::int64_t columns : {shapes().hidden, shapes().down}) {
+    const std::string name =
+        "newton_schulz/" + std::to_string(shapes().hidden) + "x" + std::to_string(columns);
+    add(name.c_str(),
+        [columns](benchmark::State& state) { bench_newton_schulz(state, shapes().hidden, columns); });
+  }
 }
 
 }  // namespace

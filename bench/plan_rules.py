@@ -4,7 +4,7 @@
 
 Llama 3.1 8B in bf16, 16 sequences of 2048 tokens in microbatches of one, planned for cards with 16 and 24 GB beside 64 GiB of host memory,
 with and without a drive. Rates are those of examples/machines/4090-desktop.yaml. A card of 16 GB is assumed to have 0.6 of its products.
-Rules that keep as many moments move as many bytes, so one stands for all of them.
+Rules that keep as many moments move as many bytes, so one stands for all of them but muon, whose products take time.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = {"architecture": "llama", "config": {
     "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
     "vocab_size": 128256, "tie_word_embeddings": False}}
-RULES = ({"type": "ademamix"}, {"type": "adamw"}, {"type": "lion"}, {"type": "sgd"})  # one for each number of moments
+RULES = ({"type": "ademamix"}, {"type": "adamw"}, {"type": "muon"}, {"type": "lion"}, {"type": "sgd"})
 FORMATS = ({}, {"master": "split"}, {"master": "split", "moments": "bf16"})
 # By name: what a driver, CUDA and a desktop leave of the card, and the part of the machine's products that the card has.
 CARDS = {"16 GB": ("14.5GiB", 0.6), "24 GB": ("22.5GiB", 1)}
@@ -64,6 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strata", default=str(ROOT / "build/strata"))
     parser.add_argument("--jobs", type=int, default=2, help="plans at once")
+    parser.add_argument("--types", nargs="+", default=[rule["type"] for rule in RULES], help="rules to plan")
     arguments = parser.parse_args()
     ways = [(name, has_drive) for name in CARDS for has_drive in (False, True)]
     titles = [f"{name}{', drive' if has_drive else ''}" for name, has_drive in ways]
@@ -72,6 +73,8 @@ def main():
         rows = []
         for rule in RULES:
             for each in FORMATS:
+                if rule["type"] not in arguments.types:
+                    continue
                 if rule == {"type": "sgd"} and "moments" in each:
                     continue
                 optimizer = rule | each

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/dtype.h"
 #include "base/enum_array.h"
@@ -29,16 +30,16 @@ struct OptimizerState {
 
   /// Elements [from, from + count).
   OptimizerState part(std::int64_t from, std::int64_t count) const {
-    const auto at = [from](void* array, Bytes element) {
-      return static_cast<std::byte*>(array) + from * element;
+    const auto at = [from](auto* array, Bytes element) -> decltype(array) {
+      using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(array)>>,
+                                      const std::byte, std::byte>;
+      return array == nullptr ? nullptr : static_cast<Byte*>(array) + from * element;
     };
     OptimizerState result = *this;
     result.elements = count;
     result.master = at(master, format.split_master ? sizeof(Remainder) : sizeof(float));
-    result.moments.for_each([&](Moment key, void*& moment) {
-      if (moment != nullptr) moment = at(moment, format.bytes_of(key));
-    });
-    result.gradient = static_cast<const std::byte*>(gradient) + from * size_of(precision);
+    result.moments.for_each([&](Moment key, void*& moment) { moment = at(moment, format.bytes_of(key)); });
+    result.gradient = at(gradient, size_of(precision));
     if (precision != DType::fp32) result.parameter = at(parameter, size_of(precision));
     result.first += from;
     return result;

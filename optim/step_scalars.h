@@ -59,6 +59,15 @@ struct AdemamixCoefficients {
   std::uint32_t rounding;
 };
 
+/// The scalars of one Muon step.
+struct MuonCoefficients {
+  float gradient_scale;
+  float new_part;       ///< 1 - momentum: of the gradient in the buffer
+  float keep;           ///< 1 - lr·wd
+  float learning_rate;  ///< times the policy's scale
+  std::uint32_t rounding;
+};
+
 /// The coefficients of one update rule; its user knows which. Rules with the same coefficients and as many
 /// moments have the same formula, and so the same code in every implementation.
 union UpdateCoefficients {
@@ -67,6 +76,7 @@ union UpdateCoefficients {
   LionCoefficients lion;
   RootCoefficients root;
   AdemamixCoefficients ademamix;
+  MuonCoefficients muon;
 
   template <UpdateRule rule>
   constexpr const auto& of() const {
@@ -78,6 +88,8 @@ union UpdateCoefficients {
       return lion;
     } else if constexpr (rule == UpdateRule::ademamix) {
       return ademamix;
+    } else if constexpr (rule == UpdateRule::muon) {
+      return muon;
     } else {
       return root;
     }

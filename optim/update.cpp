@@ -101,20 +101,34 @@ float moved(const AdemamixCoefficients& s, float gradient, float master, Floats<
   return s.keep * master - s.learning_rate * (mixture / denominator);
 }
 
+/// `direction`: what stands in the gradient's place.
+float moved(const MuonCoefficients& s, float direction, float master, Floats<0>& /*none*/) {
+  return s.keep * master - s.learning_rate * direction;
+}
+
+/// What a rule multiplies the stored gradient by.
+template <typename Coefficients>
+float gradient_factor(const Coefficients& s) {
+  return s.gradient_scale;
+}
+float gradient_factor(const MuonCoefficients& /*a direction has its length*/) {
+  return 1;
+}
+
 template <UpdateRule rule, typename Precision, typename Master, typename Stored>
 void update_plainly(const UpdateCoefficients& step, const OptimizerState& state) {
-  constexpr int kCount = moments_of(rule).count();
+  constexpr int kCount = stepped_moments(rule).count();
   const auto& s = step.of<rule>();
   auto* masters = static_cast<Master*>(state.master);
   auto* parameters = static_cast<Precision*>(state.parameter);
   const auto* gradients = static_cast<const Precision*>(state.gradient);
   std::array<Stored*, kCount> stored = {};
-  for (int k = 0; k < kCount; ++k) stored[k] = static_cast<Stored*>(state.of(moments_of(rule).at(k)));
+  for (int k = 0; k < kCount; ++k) stored[k] = static_cast<Stored*>(state.of(stepped_moments(rule).at(k)));
   const std::uint32_t key = rounding_key(s.rounding, state.unit);
   for (std::int64_t i = 0; i < state.elements; ++i) {
     Floats<kCount> moments = {};
     for (int k = 0; k < kCount; ++k) moments[k] = static_cast<float>(stored[k][i]);
-    const float gradient = static_cast<float>(gradients[i]) * s.gradient_scale;
+    const float gradient = static_cast<float>(gradients[i]) * gradient_factor(s);
     if constexpr (std::is_same_v<Master, Remainder>) {
       const SplitMaster halves =
           split_master(moved(s, gradient, join_master(parameters[i], masters[i]), moments));
@@ -235,6 +249,12 @@ UpdateCoefficients coefficients(const UpdateStep& step) {
       return {.root = root_coefficients(step, rate, rounding)};
     case UpdateRule::ademamix:
       return {.ademamix = ademamix_coefficients(step, rate, rounding)};
+    case UpdateRule::muon:
+      return {.muon = {.gradient_scale = step.gradient_scale,
+                       .new_part = one_minus(policy.settings.momentum),
+                       .keep = keep(step, rate),
+                       .learning_rate = static_cast<float>(rate * policy.settings.scale),
+                       .rounding = rounding}};
   }
   return {};
 }

@@ -202,6 +202,13 @@ HWY_INLINE Updated<2> updated(const RootCoefficients& s, hn::Vec<Floats> gradien
   return {hn::Sub(from.master, hn::Mul(hn::Set(d, s.learning_rate), buffer)), {buffer, squares}};
 }
 
+/// `direction`: what stands in the gradient's place.
+HWY_INLINE Updated<0> updated(const MuonCoefficients& s, hn::Vec<Floats> direction, const Updated<0>& from) {
+  const Floats d;
+  return {hn::Sub(hn::Mul(hn::Set(d, s.keep), from.master), hn::Mul(hn::Set(d, s.learning_rate), direction)),
+          {}};
+}
+
 template <class At>
 using UpdatedOf = Updated<At::kCount>;
 
@@ -348,9 +355,9 @@ void update_streamed(const Coefficients& s, const At& all, std::int64_t elements
 
 template <class Coefficients, class All>
 void run_typed(const Coefficients& s, All all, const OptimizerState& state, bool stream) {
-  const strata::Moments kept = moments_of(state.rule);
+  const strata::Moments stepped = stepped_moments(state.rule);
   for (int k = 0; k < All::kCount; ++k)
-    all.moments[k] = static_cast<typename All::Moments::value_type>(state.of(kept.at(k)));
+    all.moments[k] = static_cast<typename All::Moments::value_type>(state.of(stepped.at(k)));
   all.counter = rounding_key(s.rounding, state.unit) + static_cast<std::uint32_t>(state.first);
   if constexpr (All::kStreams) {
     if (stream) return update_streamed(s, all, state.elements);
@@ -362,7 +369,7 @@ void run(const UpdateCoefficients& step, const OptimizerState& state, bool strea
   with_rule(state.rule, [&]<UpdateRule rule>(RuleConstant<rule>) {
     with_state_types(state.precision, state.format,
                      [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) HWY_ATTR {
-                       constexpr int kCount = moments_of(rule).count();
+                       constexpr int kCount = stepped_moments(rule).count();
                        // If there are none, one type stands for both.
                        using Stored = std::conditional_t<kCount == 0, float, Moment>;
                        const Arrays<kCount, Precision, Master, Stored> all = {

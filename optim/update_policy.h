@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 
 #include "optim/update_rule.h"
 
@@ -14,6 +15,7 @@ struct RuleSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, alpha = 0.99, momentum = 0;
   double beta3 = 0.9999;         ///< of ademamix
   std::int64_t slow_warmup = 0;  ///< updates in which its alpha and beta3 rise
+  double scale = 1;              ///< of muon: on the learning rate, but not on the decay, by a matrix's shape
   friend bool operator==(const RuleSettings&, const RuleSettings&) = default;
 };
 
@@ -25,5 +27,15 @@ struct UpdatePolicy {
   RuleSettings settings = {};
   friend bool operator==(const UpdatePolicy&, const UpdatePolicy&) = default;
 };
+
+/// Rules of one model, and how many tensors each updates.
+using UpdateRules = std::map<UpdateRule, std::int64_t>;
+
+/// Those of any of the rules, and the moving average if there is one.
+inline Moments kept_moments(const UpdateRules& rules, bool averages) {
+  Moments moments = averages ? Moments{Moment::ema} : Moments();
+  for (const auto& [rule, tensors] : rules) moments = moments | moments_of(rule);
+  return moments;
+}
 
 }  // namespace strata

@@ -98,19 +98,23 @@ enum class UpdateRule : std::uint8_t {
   adagrad,
   /// theta -= lr·wd·theta; m and v as in adamw; n = b3·n + (1-b3)·g;
   /// theta -= lr · (m/(1-b1^t) + alpha·n) / (sqrt(v/(1-b2^t)) + eps)   (AdEMAMix, Pagliardini et al. 2024)
-  ademamix
+  ademamix,
+  /// b = momentum·b + (1-momentum)·g; d = momentum·b + (1-momentum)·g; o: d of a whole matrix with singular
+  /// values near 1 (optim/newton_schulz.h); theta -= lr·wd·theta; theta -= lr · scale · o
+  /// (Jordan et al. 2024, torch.optim.Muon)
+  muon
 };
-inline constexpr std::array kUpdateRules = {UpdateRule::adamw,        UpdateRule::sgd,
-                                            UpdateRule::sgd_momentum, UpdateRule::lion,
-                                            UpdateRule::rmsprop,      UpdateRule::rmsprop_momentum,
-                                            UpdateRule::adagrad,      UpdateRule::ademamix};
+inline constexpr std::array kUpdateRules = {
+    UpdateRule::adamw,   UpdateRule::sgd,      UpdateRule::sgd_momentum,
+    UpdateRule::lion,    UpdateRule::rmsprop,  UpdateRule::rmsprop_momentum,
+    UpdateRule::adagrad, UpdateRule::ademamix, UpdateRule::muon};
 constexpr const auto& values_of(UpdateRule) {
   return kUpdateRules;
 }
 
 constexpr std::string_view name_of(UpdateRule rule) {
   constexpr EnumTable<UpdateRule, std::string_view> kNames = {
-      "adamw", "sgd", "sgd_momentum", "lion", "rmsprop", "rmsprop_momentum", "adagrad", "ademamix"};
+      "adamw", "sgd", "sgd_momentum", "lion", "rmsprop", "rmsprop_momentum", "adagrad", "ademamix", "muon"};
   return kNames[rule];
 }
 
@@ -121,6 +125,7 @@ constexpr Moments moments_of(UpdateRule rule) {
     case UpdateRule::sgd:
       return Moments();  // nvcc 13.0 makes a list of one moment of {}
     case UpdateRule::sgd_momentum:
+    case UpdateRule::muon:
       return {Moment::momentum_buffer};
     case UpdateRule::lion:
       return {Moment::exp_avg};
@@ -136,9 +141,18 @@ constexpr Moments moments_of(UpdateRule rule) {
   return Moments();
 }
 
-/// Those of the rule, and the moving average if there is one.
-constexpr Moments kept_moments(UpdateRule rule, bool averages) {
-  return averages ? moments_of(rule) | Moments{Moment::ema} : moments_of(rule);
+/// Whether a step needs a tensor's gradient as a matrix. Then mix_momentum() (optim/momentum.h) comes first,
+/// the matrix is orthogonalized, and update() only takes the step.
+constexpr bool needs_matrices(UpdateRule rule) {
+  return rule == UpdateRule::muon;
+}
+
+/// What mix_momentum() changes.
+inline constexpr Moment kMixedMoment = Moment::momentum_buffer;
+
+/// Those that update() changes.
+constexpr Moments stepped_moments(UpdateRule rule) {
+  return needs_matrices(rule) ? Moments() : moments_of(rule);
 }
 
 template <UpdateRule rule>
@@ -162,6 +176,8 @@ decltype(auto) with_rule(UpdateRule rule, const Body& body) {
       return body(RuleConstant<UpdateRule::adagrad>());
     case UpdateRule::ademamix:
       return body(RuleConstant<UpdateRule::ademamix>());
+    case UpdateRule::muon:
+      return body(RuleConstant<UpdateRule::muon>());
     default:
       return body(RuleConstant<UpdateRule::adamw>());
   }

@@ -119,11 +119,19 @@ struct Words<DecayShape> {
   static constexpr std::array<std::string_view, 3> list = {"linear", "cosine", "sqrt"};
 };
 
-enum class OptimizerType : std::uint8_t { adamw, ademamix, lion, rmsprop, adagrad, sgd };
+enum class OptimizerType : std::uint8_t { adamw, ademamix, muon, lion, rmsprop, adagrad, sgd };
 template <>
 struct Words<OptimizerType> {
-  static constexpr std::array<std::string_view, 6> list = {"adamw",   "ademamix", "lion",
+  static constexpr std::array<std::string_view, 7> list = {"adamw",   "ademamix", "muon", "lion",
                                                            "rmsprop", "adagrad",  "sgd"};
+};
+
+/// What muon multiplies the learning rate of a matrix by, under torch.optim.Muon's names.
+enum class MuonScaling : std::uint8_t { match_rms_adamw, original, spectral_unclamped };
+template <>
+struct Words<MuonScaling> {
+  static constexpr std::array<std::string_view, 3> list = {"match_rms_adamw", "original",
+                                                           "spectral_unclamped"};
 };
 
 /// The gradients whose norm decides how a step's gradients are clipped.

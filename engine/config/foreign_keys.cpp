@@ -271,7 +271,7 @@ std::span<const ForeignValue> foreign_values() {
        "write rmsprop, with optimizer.moments: bf16 and optimizer.master: split for 16 bits each"},
       {"optimizer.type", "cpu_adagrad deepspeedcpuadagrad", "write adagrad"},
       {"optimizer.type",
-       "muon adafactor lamb lars sophia schedule_free_adamw galore_adamw apollo_adamw shampoo soap "
+       "adafactor lamb lars sophia schedule_free_adamw galore_adamw apollo_adamw shampoo soap "
        "came_pytorch adalomo lomo",
        "Strata has no other optimizer"},
       {"optimizer.schedule.type", "constant_with_warmup warmuplr",

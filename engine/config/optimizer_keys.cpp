@@ -23,6 +23,21 @@ std::string check_clip_by(const RunConfig& config) {
              : "";
 }
 
+std::string check_group_types(const RunConfig& config) {
+  using enum OptimizerType;
+  const std::vector<TensorGroup>& groups = config.optimizer.groups;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (!groups[g].type) continue;
+    if (config.optimizer.type != muon) {
+      return fmt::format("type of group {} belongs to optimizer.type muon, not {}", g + 1,
+                         word_of(config.optimizer.type));
+    }
+    if (*groups[g].type != muon && *groups[g].type != adamw)
+      return fmt::format("type of group {} must be muon or adamw, not {}", g + 1, word_of(*groups[g].type));
+  }
+  return "";
+}
+
 void add_optimizer(std::vector<Key>& keys) {
   using S = OptimizerSection;
   SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
@@ -33,24 +48,26 @@ void add_optimizer(std::vector<Key>& keys) {
   section.add<Word<OptimizerType>>(
       "type", &S::type, "",
       "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. ademamix: adamw with a second, slow "
-      "mean of gradients (Pagliardini et al. 2024). lion: steps of the learning rate against the sign of a "
+      "mean of gradients (Pagliardini et al. 2024). muon: steps of matrices of blocks with singular values "
+      "near 1, as torch.optim.Muon, and adamw for all other tensors. lion: steps of the learning rate "
+      "against the sign of a "
       "mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, not centered and "
       "without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. ademamix keeps three arrays "
-      "of optimizer state, and adamw two; lion, rmsprop and adagrad keep one; sgd keeps none. "
+      "of optimizer state, and adamw two; muon, lion, rmsprop and adagrad keep one; sgd keeps none. "
       "optimizer.momentum adds one.");
   section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
-  Key& betas = section.add<NumberPair>("betas", &S::betas, "",
-                                       "Of adamw and ademamix: decay rates of the mean of gradients and of "
-                                       "their squares. Of lion: the weight of the mean of gradients in a "
-                                       "step's direction, and the decay rate of that mean.",
-                                       [](const std::optional<std::array<double, 2>>& betas) -> std::string {
-                                         const auto is_rate = [](double b) { return b >= 0 && b < 1; };
-                                         return !betas || std::ranges::all_of(*betas, is_rate)
-                                                    ? ""
-                                                    : "both must be at least 0 and less than 1";
-                                       });
+  Key& betas = section.add<NumberPair>(
+      "betas", &S::betas, "",
+      "Of adamw, also beside muon, and of ademamix: decay rates of the mean "
+      "of gradients and of their squares. Of lion: the weight of the mean of gradients in a "
+      "step's direction, and the decay rate of that mean.",
+      [](const std::optional<std::array<double, 2>>& betas) -> std::string {
+        const auto is_rate = [](double b) { return b >= 0 && b < 1; };
+        return !betas || std::ranges::all_of(*betas, is_rate) ? ""
+                                                              : "both must be at least 0 and less than 1";
+      });
   betas.default_words = "default [0.9, 0.95], of lion [0.9, 0.99], of ademamix [0.9, 0.999]";
-  require(betas, {"optimizer.type"}, of({adamw, ademamix, lion}, &S::betas));
+  require(betas, {"optimizer.type"}, of({adamw, ademamix, muon, lion}, &S::betas));
   require(section.add<Number>("beta3", &S::beta3, "", "Of ademamix: the decay rate of the slow mean.",
                               [](const double& value) -> std::string {
                                 return value <= 0 || value >= 1 ? "must be greater than 0 and less than 1"
@@ -70,10 +87,11 @@ void add_optimizer(std::vector<Key>& keys) {
   });
   Key& epsilon =
       section.add<Number>("epsilon", &S::epsilon, "",
-                          "Of adamw, ademamix, rmsprop and adagrad: added to the root of the squares.",
+                          "Of adamw, also beside muon, and of ademamix, rmsprop and adagrad: added to the "
+                          "root of the squares.",
                           [](const std::optional<double>& epsilon) { return positive(epsilon.value_or(1)); });
   epsilon.default_words = "default 1e-08, of adagrad 1e-10";
-  require(epsilon, {"optimizer.type"}, of({adamw, ademamix, rmsprop, adagrad}, &S::epsilon));
+  require(epsilon, {"optimizer.type"}, of({adamw, ademamix, muon, rmsprop, adagrad}, &S::epsilon));
   Key& alpha = section.add<Number>(
       "alpha", &S::alpha, "",
       "Of rmsprop: the decay rate of the mean of the gradients' squares. Of ademamix: the weight of the slow "
@@ -86,28 +104,42 @@ void add_optimizer(std::vector<Key>& keys) {
     if (c.optimizer.type != rmsprop || proper_fraction(rate).empty()) return "";
     return fmt::format("{}, not {}", proper_fraction(rate), rate);
   });
-  require(section.add<Number>("momentum", &S::momentum, "",
-                              "Of sgd and rmsprop: the factor on the momentum buffer in each step, before "
-                              "the gradient is added. rmsprop divides the gradient by the root first. 0: "
-                              "there is no buffer.",
-                              proper_fraction),
-          {"optimizer.type"}, of({sgd, rmsprop}, &S::momentum));
-  section.add<Number>(
-      "weight_decay", &S::weight_decay, "",
-      "Decay per step, times the learning rate. adamw, ademamix and lion shrink the weights by it. sgd, "
-      "rmsprop and adagrad add it to the gradient, so squares and momentum include it.",
-      not_below_zero);
+  Key& momentum = section.add<Number>(
+      "momentum", &S::momentum, "",
+      "Of sgd and rmsprop: the factor on the momentum buffer in each step, before the gradient is added. "
+      "rmsprop divides the gradient by the root first. 0: there is no buffer. Of muon: the decay rate of the "
+      "buffer, a mean of gradients; its step is Nesterov's.",
+      [](const std::optional<double>& momentum) { return proper_fraction(momentum.value_or(0)); });
+  momentum.default_words = "default 0, of muon 0.95";
+  require(momentum, {"optimizer.type"}, of({muon, sgd, rmsprop}, &S::momentum));
+  require(
+      section.add<Word<MuonScaling>>(
+          "muon_scaling", &S::muon_scaling, "",
+          "Of muon: the factor on the learning rate, but not on the decay, of a matrix with `rows` outputs "
+          "and `columns` inputs. match_rms_adamw: 0.2 · √max(rows, columns), so that steps are as long as "
+          "those of adamw at one learning rate. original: √max(1, rows / columns). spectral_unclamped: "
+          "√(rows / columns)."),
+      {"optimizer.type"}, of({muon}, &S::muon_scaling));
+  section.add<Number>("weight_decay", &S::weight_decay, "",
+                      "Decay per step, times the learning rate. adamw, ademamix, muon and lion shrink the "
+                      "weights by it. sgd, "
+                      "rmsprop and adagrad add it to the gradient, so squares and momentum include it.",
+                      not_below_zero);
   section.add<Word<Decay>>(
       "decay", &S::decay, "",
       "Which tensors weight_decay applies to: matrices only (not norms and biases), or all.");
-  section.add<TensorGroups>("groups", &S::groups, "",
-                            "Groups of tensors with other settings: [{tensors: '*.bias', weight_decay: 0}, "
-                            "{tensors: ['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: "
-                            "patterns of names, as in train.freeze. lr_factor: factor on the learning rate. "
-                            "weight_decay: in place of optimizer.weight_decay and decay. schedule: a map in "
-                            "place of optimizer.schedule, with its keys and their defaults. If several "
-                            "groups fit a tensor, the last one with such a key gives it. A resumed run may "
-                            "have other groups.");
+  require(section.add<TensorGroups>(
+              "groups", &S::groups, "",
+              "Groups of tensors with other settings: [{tensors: '*.bias', weight_decay: 0}, "
+              "{tensors: ['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: "
+              "patterns of names, as in train.freeze. lr_factor: factor on the learning rate. "
+              "weight_decay: in place of optimizer.weight_decay and decay. type: of a run with "
+              "optimizer.type muon, muon or adamw; so adamw updates a matrix of a block, or "
+              "muon one outside of them. schedule: a map in "
+              "place of optimizer.schedule, with its keys and their defaults. If several "
+              "groups fit a tensor, the last one with such a key gives it. A resumed run may "
+              "have other groups."),
+          {"optimizer.type"}, check_group_types);
   section.add<Number>("clip_norm", &S::clip_norm, "",
                       "Largest global norm of the gradient. 0: no clipping, and updates need not wait for "
                       "the end of the backward pass.",
@@ -140,7 +172,7 @@ void add_optimizer(std::vector<Key>& keys) {
                                       "random by train.seed, so that the mean is right. That is 2 bytes per "
                                       "parameter less for each. Results are near those of fp32, not equal."),
       {"optimizer.type", "optimizer.momentum"}, [](const RunConfig& c) -> std::string {
-        const bool keeps_any = c.optimizer.type != sgd || c.optimizer.momentum > 0;
+        const bool keeps_any = c.optimizer.type != sgd || momentum_of(c.optimizer) > 0;
         return keeps_any || c.optimizer.moments == S().moments
                    ? ""
                    : "sgd without optimizer.momentum keeps no moments; leave it out, or give a momentum";

@@ -17,6 +17,7 @@ struct TensorGroup {
   std::vector<std::string> tensors;
   std::optional<double> learning_rate_factor = {}, weight_decay = {};
   std::optional<ScheduleSection> schedule = {};
+  std::optional<OptimizerType> type = {};  ///< of a run with muon: muon or adamw
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
@@ -28,7 +29,8 @@ struct OptimizerSection {
   std::int64_t slow_warmup = 0;                     ///< of ademamix; updates
   std::optional<double> epsilon = {};               ///< read it by epsilon_of()
   std::optional<double> alpha = {};                 ///< of rmsprop and ademamix; see alpha_of()
-  double momentum = 0;                              ///< of sgd and rmsprop
+  std::optional<double> momentum = {};              ///< of sgd, rmsprop and muon; read it by momentum_of()
+  MuonScaling muon_scaling = MuonScaling::match_rms_adamw;
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
   std::vector<TensorGroup> groups;  ///< a later one overrides those before it
@@ -36,6 +38,8 @@ struct OptimizerSection {
   ClipBy clip_by = ClipBy::step;
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
+  /// Whether a user may want to know which tensors are updated how.
+  bool has_several_policies() const { return !groups.empty() || type == OptimizerType::muon; }
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 
@@ -64,6 +68,11 @@ constexpr double epsilon_of(const OptimizerSection& optimizer) {
 /// The section's alpha, or the type's: the decay rate of rmsprop, or the weight of ademamix's slow mean.
 constexpr double alpha_of(const OptimizerSection& optimizer) {
   return optimizer.alpha.value_or(optimizer.type == OptimizerType::ademamix ? 5 : 0.99);
+}
+
+/// The section's momentum, or the type's.
+constexpr double momentum_of(const OptimizerSection& optimizer) {
+  return optimizer.momentum.value_or(optimizer.type == OptimizerType::muon ? 0.95 : 0);
 }
 
 }  // namespace strata

@@ -88,15 +88,18 @@ TensorGroup read_group(const YAML::Node& node) {
         group.weight_decay = read_not_negative(entry.second);
       } else if (key == "schedule") {
         group.schedule = read_group_schedule(entry.second);
+      } else if (key == "type") {
+        group.type = Word<OptimizerType>::read(entry.second);
       } else {
-        throw WrongValue("is no key of a group, which has tensors, lr_factor, weight_decay and schedule");
+        throw WrongValue(
+            "is no key of a group, which has tensors, lr_factor, weight_decay, schedule and type");
       }
     });
   }
   if (group.tensors.empty())
     throw WrongValue("names no tensors; add patterns of their names, as tensors: '*.bias'");
-  if (!group.learning_rate_factor && !group.weight_decay && !group.schedule)
-    throw WrongValue("changes nothing; add lr_factor, weight_decay or schedule, or take it out");
+  if (!group.learning_rate_factor && !group.weight_decay && !group.schedule && !group.type)
+    throw WrongValue("changes nothing; add lr_factor, weight_decay, schedule or type, or take it out");
   return group;
 }
 
@@ -330,6 +333,7 @@ std::string TensorGroups::write(const std::vector<TensorGroup>& value) {
     if (group.learning_rate_factor) text += fmt::format(", \"lr_factor\": {}", *group.learning_rate_factor);
     if (group.weight_decay) text += fmt::format(", \"weight_decay\": {}", *group.weight_decay);
     if (group.schedule) text += ", \"schedule\": " + write_group_schedule(*group.schedule);
+    if (group.type) text += ", \"type\": " + Word<OptimizerType>::write(*group.type);
     groups.push_back("{" + text + "}");
   }
   return fmt::format("[{}]", fmt::join(groups, ", "));

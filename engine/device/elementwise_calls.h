@@ -29,6 +29,33 @@ struct Scale {
   }
 };
 
+/// out = x_factor · x + sums_factor · sums, rounded once. out may be x.
+struct Blend {
+  Matrix x;     ///< [rows, columns], as out
+  Matrix sums;  ///< fp32 [rows, columns]
+  float x_factor = 1, sums_factor = 1;
+  Matrix out;
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, sums, out);
+  }
+};
+
+/// out = x / max(norm, least), where norm = sqrt(*squares) is rounded to x's dtype, as torch rounds norms.
+/// out may be x.
+struct DivideByNorm {
+  Matrix x;                         ///< [rows, columns], as out
+  const double* squares = nullptr;  ///< in the device's memory
+  float least = 0;
+  Matrix out;
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, single(squares), out);
+  }
+};
+
 /// out = x / (1 - probability) where it is kept, 0 where it is dropped (Srivastava et al. 2014): what
 /// is_kept() in base/dropout.h says of the row's key, the site and the column.
 struct Dropout {

@@ -27,6 +27,19 @@ struct ParameterUpdate {
   }
 };
 
+/// mix_momentum() of optim/momentum.h on state in the device's memory, with its bits, unless it is skipped.
+struct MomentumMix {
+  const std::uint32_t* skip = nullptr;       ///< not 0: it is
+  const UpdateCoefficients* step = nullptr;  ///< of the policy of the tensors that the state is of
+  OptimizerState state;
+  Matrix direction;  ///< [1, n] in the precision of the gradient, and maybe the gradient itself
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, single(skip), single(step), state, direction);
+  }
+};
+
 /// *sum = sum of squares of x[1,n], fp32 or a compute dtype, with the bits of optim/gradient_norm.h. `sum`
 /// is in the device's memory.
 struct SumOfSquares {

@@ -13,6 +13,7 @@
 #include "engine/model/graph/adapters.h"
 #include "engine/model/graph/derive.h"
 #include "engine/model/graph/freeze.h"
+#include "engine/model/graph/move_tensors.h"
 #include "engine/model/graph/round_products.h"
 #include "engine/model/graph/row_keys.h"
 #include "engine/model/graph/within_documents.h"
@@ -47,6 +48,20 @@ void mark_linear_weights(UnitBuilder::Built& built) {
   for (std::size_t i = 0; i < is_linear.size(); ++i) built.unit.tensors[i].is_linear = is_linear[i];
 }
 
+/// By tensor, the number of its rule among those of the unit's trained tensors, in the order in which they
+/// first stand there.
+std::vector<int> order_by_rule(const Unit& unit, const std::vector<bool>& frozen,
+                               const std::vector<UpdatePolicy>& policies) {
+  std::vector<UpdateRule> rules;
+  std::vector<int> order;
+  for (std::size_t i = 0; i < unit.tensors.size(); ++i) {
+    const UpdateRule rule = policies[unit.tensors[i].policy].rule;
+    if (!frozen[i] && std::ranges::find(rules, rule) == rules.end()) rules.push_back(rule);
+    order.push_back(frozen[i] ? 0 : static_cast<int>(std::ranges::find(rules, rule) - rules.begin()));
+  }
+  return order;
+}
+
 }  // namespace
 
 Model build_model(const Architecture& architecture, const ModelChanges& changes) {
@@ -66,7 +81,8 @@ Model build_model(const Architecture& architecture, const ModelChanges& changes)
   bool trains_before = false;
   // Layers of one number are alike in what they compute, and of those some may train more than others, or
   // have other adapters.
-  using Kind = std::tuple<std::int64_t, std::vector<bool>, std::vector<std::optional<LowRankForm>>, bool>;
+  using Kind = std::tuple<std::int64_t, std::vector<bool>, std::vector<std::optional<LowRankForm>>,
+                          std::vector<int>, bool>;
   std::map<Kind, std::size_t> kinds;
   const auto add = [&](std::int64_t number, UnitBuilder builder) {
     UnitBuilder::Built built = builder.finish();
@@ -79,12 +95,20 @@ Model build_model(const Architecture& architecture, const ModelChanges& changes)
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
     const auto low_ranks = find_low_ranks(built.unit);
-    if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
-    policies.decide(built.unit);
+    policies.decide(built.unit, frozen, number >= 0);
+    // Tensors of one rule stand together, so that each moment covers one stretch of the unit.
+    const std::vector<int> order = order_by_rule(built.unit, frozen, policies.policies());
+    if (std::ranges::find(frozen, true) != frozen.end()) {
+      built = strata::freeze(std::move(built), frozen, order);
+    } else if (std::ranges::any_of(order, [](int number) { return number > 0; })) {
+      move_tensors(
+          built, [](std::size_t) { return Flat::trained; },
+          [&](std::size_t tensor) { return order[tensor]; });
+    }
     built.graph.wants_input_gradient = trains_before;
     trains_before |= built.unit.elements > 0;
-    const auto [kind, is_new] =
-        kinds.try_emplace({number, frozen, low_ranks, built.graph.wants_input_gradient}, model.graphs.size());
+    const auto [kind, is_new] = kinds.try_emplace(
+        {number, frozen, low_ranks, order, built.graph.wants_input_gradient}, model.graphs.size());
     built.unit.kind = kind->second;
     if (is_new) model.graphs.push_back(std::move(built.graph));
     model.units.push_back(std::move(built.unit));

@@ -23,6 +23,15 @@ std::int64_t Model::trained_parameters() const {
   return sum;
 }
 
+UpdateRules Model::rules() const {
+  UpdateRules rules;
+  for (const Unit& unit : units) {
+    for (const TensorSpec& tensor : unit.tensors)
+      if (tensor.flat == Flat::trained) ++rules[policies[tensor.policy].rule];
+  }
+  return rules;
+}
+
 Bytes max_chunk_bytes(DeviceKind kind) {
   return kind == DeviceKind::cuda ? 512 * MiB : GraphShape().max_chunk_bytes;
 }

@@ -49,9 +49,10 @@ struct Model {
 
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
-  /// That of every policy.
-  UpdateRule rule() const { return policies.front().rule; }
-  Moments moments() const { return kept_moments(rule(), averages); }
+  /// How many trained tensors each rule updates.
+  UpdateRules rules() const;
+  /// Those of any of its rules.
+  Moments moments() const { return kept_moments(rules(), averages); }
   bool adapts() const { return adapter.type != AdapterType::none; }
   bool freezes() const { return !freeze.empty() || adapts(); }
   const Unit& embedding() const { return units.front(); }

@@ -1,7 +1,12 @@
 #include "engine/model/tensor_policies.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
 #include "base/nth.h"
 #include "engine/config/choices.h"
 #include "engine/config/optimizer_section.h"
@@ -10,13 +15,15 @@ namespace strata {
 
 namespace {
 
-UpdateRule rule_of(const OptimizerSection& optimizer) {
-  const bool has_momentum = optimizer.momentum > 0;
-  switch (optimizer.type) {
+UpdateRule rule_of(const OptimizerSection& optimizer, OptimizerType type) {
+  const bool has_momentum = momentum_of(optimizer) > 0;
+  switch (type) {
     case OptimizerType::adamw:
       return UpdateRule::adamw;
     case OptimizerType::ademamix:
       return UpdateRule::ademamix;
+    case OptimizerType::muon:
+      return UpdateRule::muon;
     case OptimizerType::lion:
       return UpdateRule::lion;
     case OptimizerType::rmsprop:
@@ -27,6 +34,25 @@ UpdateRule rule_of(const OptimizerSection& optimizer) {
       return has_momentum ? UpdateRule::sgd_momentum : UpdateRule::sgd;
   }
   return UpdateRule::adamw;
+}
+
+bool is_matrix(const TensorSpec& tensor) {
+  return tensor.hf_shape.size() == 2;
+}
+
+/// As torch.optim.Muon's _adjust_lr.
+double muon_scale(MuonScaling scaling, const TensorSpec& matrix) {
+  const auto rows = static_cast<double>(matrix.hf_shape[0]),
+             columns = static_cast<double>(matrix.hf_shape[1]);
+  switch (scaling) {
+    case MuonScaling::match_rms_adamw:
+      return 0.2 * std::sqrt(std::max(rows, columns));
+    case MuonScaling::original:
+      return std::sqrt(std::max(1.0, rows / columns));
+    case MuonScaling::spectral_unclamped:
+      return std::sqrt(rows / columns);
+  }
+  return 1;
 }
 
 }  // namespace
@@ -49,35 +75,61 @@ std::string_view run_file_words(UpdateRule rule) {
       return "optimizer.type adagrad";
     case UpdateRule::ademamix:
       return "optimizer.type ademamix";
+    case UpdateRule::muon:
+      return "optimizer.type muon";
   }
   return "";
 }
 
-TensorPolicies::TensorPolicies(const OptimizerSection& optimizer) {
-  const auto [beta1, beta2] = betas_of(optimizer);
-  const UpdatePolicy of_matrices = {.rule = rule_of(optimizer),
-                                    .weight_decay = optimizer.weight_decay,
-                                    .settings = {.beta1 = beta1,
-                                                 .beta2 = beta2,
-                                                 .epsilon = epsilon_of(optimizer),
-                                                 .alpha = alpha_of(optimizer),
-                                                 .momentum = optimizer.momentum,
-                                                 .beta3 = optimizer.beta3,
-                                                 .slow_warmup = optimizer.slow_warmup}};
-  policies_ = {of_matrices, of_matrices};
-  if (optimizer.decay == Decay::matrices) policies_[1].weight_decay = 0;
+std::string run_file_words(const UpdateRules& rules) {
+  if (rules.size() == 1) return std::string(run_file_words(rules.begin()->first));
+  std::vector<std::string> words;
+  for (const auto& [rule, tensors] : rules)
+    words.push_back(fmt::format("{} for {} tensors", run_file_words(rule), tensors));
+  return fmt::format("{}", fmt::join(words, " and "));
+}
+
+TensorPolicies::TensorPolicies(const OptimizerSection& optimizer) : optimizer_(optimizer) {
+  const bool is_muon = optimizer.type == OptimizerType::muon;
+  const OptimizerType type = is_muon ? OptimizerType::adamw : optimizer.type;
+  policies_ = {policy_of(type, true), policy_of(type, false)};
   for (const TensorGroup& group : optimizer.groups)
     groups_.push_back({group, NamePatterns("optimizer.groups", group.tensors)});
 }
 
-void TensorPolicies::decide(Unit& unit) {
-  for (TensorSpec& tensor : unit.tensors) {
-    if (tensor.flat == Flat::frozen) continue;
-    const bool is_matrix = tensor.hf_shape.size() > 1;
-    UpdatePolicy policy = policies_[is_matrix ? 0 : 1];
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      auto& [given, patterns] = groups_[g];
-      if (!patterns.match(tensor.hf_name)) continue;
+UpdatePolicy TensorPolicies::policy_of(OptimizerType type, bool is_matrix) const {
+  const auto [beta1, beta2] = betas_of(optimizer_);
+  const bool decays = is_matrix || optimizer_.decay == Decay::all;
+  return {.rule = rule_of(optimizer_, type),
+          .weight_decay = decays ? optimizer_.weight_decay : 0,
+          .settings = {.beta1 = beta1,
+                       .beta2 = beta2,
+                       .epsilon = epsilon_of(optimizer_),
+                       .alpha = alpha_of(optimizer_),
+                       .momentum = momentum_of(optimizer_),
+                       .beta3 = optimizer_.beta3,
+                       .slow_warmup = optimizer_.slow_warmup}};
+}
+
+void TensorPolicies::decide(Unit& unit, const std::vector<bool>& frozen, bool is_block) {
+  const bool is_muon = optimizer_.type == OptimizerType::muon;
+  for (std::size_t i = 0; i < unit.tensors.size(); ++i) {
+    if (frozen[i]) continue;
+    TensorSpec& tensor = unit.tensors[i];
+    OptimizerType type = is_muon && !(is_block && is_matrix(tensor)) ? OptimizerType::adamw : optimizer_.type;
+    std::vector<std::size_t> fitting;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (groups_[g].patterns.match(tensor.hf_name)) fitting.push_back(g);
+    for (const std::size_t g : fitting) type = groups_[g].given.type.value_or(type);
+    if (type == OptimizerType::muon && !is_matrix(tensor)) {
+      throw ConfigError(fmt::format(
+          "optimizer.groups: {} has {} dimension{}, and muon updates matrices; name matrices only",
+          tensor.hf_name, tensor.hf_shape.size(), tensor.hf_shape.size() == 1 ? "" : "s"));
+    }
+    UpdatePolicy policy = policy_of(type, is_matrix(tensor));
+    if (type == OptimizerType::muon) policy.settings.scale = muon_scale(optimizer_.muon_scaling, tensor);
+    for (const std::size_t g : fitting) {
+      const TensorGroup& given = groups_[g].given;
       if (given.schedule) policy.schedule = g + 1;
       policy.learning_rate_factor = given.learning_rate_factor.value_or(policy.learning_rate_factor);
       policy.weight_decay = given.weight_decay.value_or(policy.weight_decay);

@@ -1,8 +1,10 @@
 // Which policy updates each tensor: that of matrices or of vectors, as the run file's optimizer section has
-// it, with what optimizer.groups give for the tensor's name. UpdatePolicy::schedule is 0 for the run's, and
+// it, with what optimizer.groups give for the tensor's name. Muon updates matrices of blocks, and AdamW what
+// else a run with Muon trains. UpdatePolicy::schedule is 0 for the run's, and
 // the number of the group, from 1, for that of a group.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,13 +17,16 @@ namespace strata {
 
 /// How a run file asks for it: "optimizer.type sgd with momentum".
 std::string_view run_file_words(UpdateRule rule);
+/// And for several: "optimizer.type muon for 28 tensors and optimizer.type adamw for 13".
+std::string run_file_words(const UpdateRules& rules);
 
 class TensorPolicies {
  public:
   explicit TensorPolicies(const OptimizerSection& optimizer);
 
-  /// Gives each of the unit's trained tensors its policy's number.
-  void decide(Unit& unit);
+  /// Gives each of the unit's tensors that is not `frozen` its policy's number. Throws ConfigError if a group
+  /// wants Muon for a tensor that is no matrix.
+  void decide(Unit& unit, const std::vector<bool>& frozen, bool is_block);
   /// By number. The first two are those of matrices and of vectors that no group fits.
   const std::vector<UpdatePolicy>& policies() const { return policies_; }
   /// Throws ConfigError if a pattern matches no trained tensor of the model, whose units were all decided on.
@@ -32,8 +37,10 @@ class TensorPolicies {
     TensorGroup given;
     NamePatterns patterns;
   };
+  UpdatePolicy policy_of(OptimizerType type, bool is_matrix) const;
   std::size_t number_of(const UpdatePolicy& policy);
 
+  OptimizerSection optimizer_;
   std::vector<UpdatePolicy> policies_;
   std::vector<Group> groups_;
 };

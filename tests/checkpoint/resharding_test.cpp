@@ -232,8 +232,9 @@ TEST_F(Resharding, ARankThatGivesUpLeavesNoneWaiting) {
   const auto errors = errors_of_ranks<CommError>(3, [&](Communicator& ranks) {
     FaultyFileSystem files;
     CheckpointStore store(path(), 2, files, &ranks);
-    std::vector<SavedUnit> units;
-    for (std::size_t unit = 0; unit < model_.units.size(); ++unit) units.push_back({unit, {}});
+    SaveOrder units;
+    for (std::size_t unit = 0; unit < model_.units.size(); ++unit)
+      units[StateKey::master].push_back({unit, {}});
     std::unique_ptr<CheckpointWriter> writer = store.begin(model_, 1, units);
     if (ranks.rank() == 2) {
       writer.reset();

@@ -138,7 +138,8 @@ TEST(StoredTensors, OfColumnsAreOneForAllRows) {
   unit.elements = 256;
   const auto names = [&](FlatRange range) {
     std::vector<std::string> found;
-    for (const TensorToWrite& stored : stored_tensors(unit, range)) found.push_back(stored.name);
+    for (const TensorToWrite& stored : stored_tensors(Model(), unit, StateKey::master, range))
+      found.push_back(stored.name);
     return found;
   };
   EXPECT_THAT(names({0, 12}), ElementsAre("w[2:5+6*4]"));

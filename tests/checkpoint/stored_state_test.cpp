@@ -25,7 +25,8 @@ class StoredStateOf : public ::testing::Test {
       for (const int rank : {0, 1}) {
         std::vector<TensorToWrite> tensors;
         for (const Unit& unit : model_.units) {
-          for (TensorToWrite& tensor : stored_tensors(unit, {rank * unit.elements / 2, unit.elements / 2}))
+          for (TensorToWrite& tensor :
+               stored_tensors(model_, unit, key, {rank * unit.elements / 2, unit.elements / 2}))
             tensors.push_back(std::move(tensor));
         }
         if (rank == 0 && key == key_of(Moment::exp_avg)) edit(tensors);

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "engine/model/build_model.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "engine/run/checkpoint/hf_folder.h"
 #include "engine/run/checkpoint/manifest.h"
@@ -60,7 +61,7 @@ inline Model tiny_gpt2() {
 /// Every element of every tensor different, beginning at `first`; padding zero.
 class State {
  public:
-  State(const Model& model, float first) {
+  State(const Model& model, float first) : model_(&model) {
     float value = first;
     for (const Unit& unit : model.units) {
       for (const StateKey key : keys_of(model)) {
@@ -68,7 +69,7 @@ class State {
         std::vector<float>& flat =
             buffers_[key].emplace_back(static_cast<std::size_t>(unit.elements_of(of)), 0.0F);
         for (const TensorSpec& tensor : unit.tensors) {
-          if (tensor.flat != of) continue;
+          if (tensor.flat != of || !keeps(model, tensor, key)) continue;
           std::iota(flat.begin() + tensor.offset, flat.begin() + tensor.offset + tensor.elements, value);
           value += static_cast<float>(tensor.elements);
         }
@@ -78,16 +79,22 @@ class State {
 
   std::span<float> flat(std::size_t unit, StateKey key = StateKey::master) { return buffers_[key][unit]; }
   StateAccess access() {
-    return access_in_memory([this](std::size_t unit, StateKey key) { return flat(unit, key); });
+    return access_in_memory(*model_, [this](std::size_t unit, StateKey key) { return flat(unit, key); });
   }
+  /// Where there is state.
   void fill(float value) {
-    for (auto& units : buffers_) {
-      for (auto& unit : units) std::fill(unit.begin(), unit.end(), value);
+    for (const StateKey key : kStateKeys) {
+      for (std::size_t u = 0; u < buffers_[key].size(); ++u) {
+        const Unit& unit = model_->units[u];
+        const FlatRange kept = kept_part(*model_, unit, key, whole(unit, flat_of(key)));
+        std::ranges::fill(slice(std::span(flat(u, key)), kept.first, kept.count), value);
+      }
     }
   }
-  friend bool operator==(const State&, const State&) = default;
+  friend bool operator==(const State& a, const State& b) { return a.buffers_ == b.buffers_; }
 
  private:
+  const Model* model_;
   EnumArray<StateKey, std::vector<std::vector<float>>> buffers_;
 };
 

@@ -2,17 +2,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/nth.h"
 #include "engine/config/optimizer_section.h"
 #include "engine/model/build_model.h"
 #include "engine/model/tensor_policies.h"
 #include "engine/run/checkpoint/checkpoint.h"
+#include "engine/run/checkpoint/manifest.h"
+#include "engine/run/checkpoint/stored_state.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
@@ -55,7 +60,8 @@ TEST_F(CheckpointOfRule, HasItsMomentsAndGivesThemBack) {
       {UpdateRule::rmsprop, {"square_avg.safetensors"}},
       {UpdateRule::rmsprop_momentum, {"momentum_buffer.safetensors", "square_avg.safetensors"}},
       {UpdateRule::adagrad, {"sum.safetensors"}},
-      {UpdateRule::ademamix, {"exp_avg.safetensors", "exp_avg_sq.safetensors", "exp_avg_slow.safetensors"}}};
+      {UpdateRule::ademamix, {"exp_avg.safetensors", "exp_avg_sq.safetensors", "exp_avg_slow.safetensors"}},
+      {UpdateRule::muon, {"exp_avg.safetensors", "exp_avg_sq.safetensors", "momentum_buffer.safetensors"}}};
   EXPECT_EQ(files.size(), kUpdateRules.size());
   for (const auto& [rule, moments] : files) {
     for (const bool freezes : {false, true}) {
@@ -84,10 +90,12 @@ TEST_F(CheckpointOfRule, SaysItUnlessItIsAdamW) {
     save(model, state);
     const bool is_adamw = rule == UpdateRule::adamw;
     const bool is_sgd = rule == UpdateRule::sgd || rule == UpdateRule::sgd_momentum;
+    const bool is_alone = rule != UpdateRule::muon;
     const std::string said = fmt::format("\"update_rule\": \"{}\"", name_of(rule));
-    EXPECT_EQ(manifest().find(said) == std::string::npos, is_adamw);
-    EXPECT_THAT(manifest(), HasSubstr(fmt::format("\"version\": {}", is_adamw ? 3 : is_sgd ? 5 : 9)));
-    EXPECT_EQ(parse_manifest(manifest(), "manifest.json").rule, rule);
+    EXPECT_EQ(manifest().find(said) == std::string::npos, is_adamw || !is_alone);
+    const int version = !is_alone ? 11 : is_adamw ? 3 : is_sgd ? 5 : 9;
+    EXPECT_THAT(manifest(), HasSubstr(fmt::format("\"version\": {}", version)));
+    EXPECT_TRUE(are_alike(parse_manifest(manifest(), "manifest.json").rules, model.rules()));
   }
 }
 
@@ -104,11 +112,73 @@ TEST_F(CheckpointOfRule, IsRefusedByRunsOfAnother) {
       const auto load = [&] {
         CheckpointStore(folder_.path(), 2, quick()).load_newest(other, loaded.access());
       };
-      expect_error<ConfigError>(load,
-                                {saved().string(), fmt::format("is of a run with {}", run_file_words(rule)),
-                                 fmt::format("this one has {}", run_file_words(wanted))});
+      expect_error<ConfigError>(
+          load, {saved().string(), fmt::format("is of a run with {}", run_file_words(model.rules())),
+                 fmt::format("this one has {}", run_file_words(other.rules()))});
     }
   }
+}
+
+class CheckpointOfMuon : public CheckpointOfRule {
+ protected:
+  /// AdamW updates this matrix of each block instead.
+  static Model model_with(const std::string& of_adamw) {
+    OptimizerSection optimizer;
+    optimizer.type = OptimizerType::muon;
+    optimizer.groups = {{.tensors = {of_adamw}, .type = OptimizerType::adamw}};
+    return build_model(test::tiny_llama().architecture, {.optimizer = optimizer});
+  }
+};
+
+TEST_F(CheckpointOfMuon, SaysHowManyTensorsEachRuleUpdates) {
+  const Model model = model_with("*.o_proj.weight");
+  State state(model, 1);
+  save(model, state);
+  const UpdateRules rules = model.rules();
+  EXPECT_THAT(manifest(),
+              HasSubstr(fmt::format("\"update_rules\": {{\n    \"adamw\": {},\n    \"muon\": {}\n  }}",
+                                    rules.at(UpdateRule::adamw), rules.at(UpdateRule::muon))));
+  const Model all = this->model(UpdateRule::muon);
+  State loaded(all, 0);
+  expect_error<ConfigError>(
+      [&] { CheckpointStore(folder_.path(), 2, quick()).load_newest(all, loaded.access()); },
+      {"is of a run with optimizer.type adamw for", "types of optimizer.groups"});
+}
+
+TEST_F(CheckpointOfMuon, IsRefusedIfAsManyOtherTensorsAreMuons) {
+  const Model model = model_with("*.o_proj.weight"), other = model_with("*.q_proj.weight");
+  State state(model, 1), loaded(other, 0);
+  save(model, state);
+  expect_error<ConfigError>(
+      [&] { CheckpointStore(folder_.path(), 2, quick()).load_newest(other, loaded.access()); },
+      {saved().string(), "has no", "_proj.weight, which another rule updated"});
+}
+
+TEST_F(CheckpointOfMuon, IsReadByAModelThatKnowsNoRules) {
+  const Model model = model_with("*.o_proj.weight"), plain = test::tiny_llama();
+  State state(model, 1);
+  save(model, state);
+  StoredState stored(saved(), read_manifest(saved() / kManifestName), plain);
+  for (std::size_t unit = 0; unit < plain.units.size(); ++unit) {
+    for (const TensorSpec& tensor : plain.units[unit].tensors) {
+      const TensorSpec& of_model =
+          *std::ranges::find(model.units[unit].tensors, tensor.hf_name, &TensorSpec::hf_name);
+      std::vector<float> values(static_cast<std::size_t>(tensor.elements));
+      stored.read(unit, StateKey::master, {tensor.offset, tensor.elements}, values);
+      EXPECT_TRUE(std::ranges::equal(values, slice(state.flat(unit), of_model.offset, tensor.elements)))
+          << tensor.hf_name;
+    }
+  }
+}
+
+TEST_F(CheckpointOfMuon, ThatLacksATensorOfAMomentIsDamaged) {
+  const Model model = this->model(UpdateRule::muon);
+  State state(model, 1);
+  save(model, state);
+  Manifest manifest = read_manifest(saved() / kManifestName);
+  ++manifest.rules.at(UpdateRule::muon);
+  expect_error<DamageError>([&] { StoredState(saved(), manifest, model); },
+                            {"momentum_buffer has", "the checkpoint is damaged"});
 }
 
 TEST(RunFileWords, TellRulesApart) {

@@ -355,7 +355,7 @@ TEST_F(Output, OfPlanAndTrainSaysWhichTensorsHaveWhichPolicy) {
   const nlohmann::json policies = report(run)["policies"];
   ASSERT_EQ(policies.size(), 2U);
   expect_keys(policies[1],
-              {"rule", "lr_factor", "schedule_of_group", "weight_decay", "parameters", "tensors"});
+              {"rule", "lr_factor", "scale", "schedule_of_group", "weight_decay", "parameters", "tensors"});
   EXPECT_EQ(policies[1]["lr_factor"], 0.5);
 }
 

@@ -27,6 +27,7 @@ KERNELS = {
     "add_bias": Limits(1536),
     "average_kernel": Limits(1536),
     "balance_kernel": Limits(1536),
+    "blend_kernel": Limits(1536),
     "block_squares_kernel": Limits(1024, loaded=32),  # the end, element by element
     "cached_attention_kernel": Limits(1536, stored=5, loaded=11),  # a column of two values at a time, and of what is read and written once
     "column_dots_kernel": Limits(1024, stored=1, loaded=82),  # as below, of two operands
@@ -51,6 +52,7 @@ KERNELS = {
     "head_norm_kernel": Limits(1280, stored=1, loaded=1),  # a head's deviation; a token's place
     "list_documents_kernel": Limits(1536),
     "magnitude_factors": Limits(1536),
+    "momentum_kernel": Limits(1536),
     "move_entries_kernel": Limits(1536),
     "move_rows_kernel": Limits(1536, loaded=2),  # where a slot's document is, and its length
     "move_statistics_kernel": Limits(1536),

@@ -75,6 +75,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"adapter.path", "adapters"},
     {"optimizer.type", "sgd"},
     {"optimizer.momentum", "0.9"},
+    {"optimizer.muon_scaling", "original"},
     {"optimizer.lr", "0.1"},
     {"optimizer.betas", "[0.3333333333333333, 1e-300]"},
     {"optimizer.beta3", "0.999"},
@@ -151,6 +152,7 @@ const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
 /// What an optimizer needs to have the key.
 const std::map<std::string, std::string> kTypes = {
     {"optimizer.momentum", "type: sgd"},
+    {"optimizer.muon_scaling", "type: muon"},
     {"optimizer.alpha", "type: rmsprop"},
     {"optimizer.beta3", "type: ademamix"},
     {"optimizer.slow_warmup", "type: ademamix"},
@@ -291,7 +293,8 @@ optimizer:
   slow_warmup: 0
   # epsilon: (default 1e-08, of adagrad 1e-10)
   # alpha: (default 0.99, of ademamix 5)
-  momentum: 0
+  # momentum: (default 0, of muon 0.95)
+  muon_scaling: match_rms_adamw
   weight_decay: 0.1
   decay: matrices
   # groups: (not given)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/config/choices.h"
+#include "engine/config/describe.h"
 #include "engine/config/load.h"
 #include "engine/config/optimizer_section.h"
 #include "engine/config/run_config.h"
@@ -98,11 +99,11 @@ TEST(TensorGroups, AreRefusedWithTheNumberOfTheGroup) {
   const std::string first = "[{tensors: '*.bias', weight_decay: 0}, ";
   EXPECT_THAT(refusal_of(first + "{tensors: a, lr: 0.1}]"),
               HasSubstr("optimizer.groups: group 2: lr: is no key of a group, which has tensors, lr_factor, "
-                        "weight_decay and schedule"));
+                        "weight_decay, schedule and type"));
   EXPECT_THAT(refusal_of(first + "{lr_factor: 0.1}]"),
               HasSubstr("group 2: names no tensors; add patterns of their names"));
   EXPECT_THAT(refusal_of(first + "{tensors: a}]"),
-              HasSubstr("group 2: changes nothing; add lr_factor, weight_decay or schedule"));
+              HasSubstr("group 2: changes nothing; add lr_factor, weight_decay, schedule or type"));
   EXPECT_THAT(refusal_of(first + "{tensors: a, lr_factor: -1}]"),
               HasSubstr("group 2: lr_factor: must not be negative, not -1"));
   EXPECT_THAT(refusal_of(first + "{tensors: a, weight_decay: much}]"),
@@ -132,19 +133,20 @@ TEST(OptimizerType, RefusesKeysOfOthers) {
   EXPECT_EQ(sgd.optimizer.momentum, 0.9);
   EXPECT_THAT(
       refusal(kMinimal + "optimizer: {momentum: 0.9}\n"),
-      HasSubstr("run.yaml:3:13: optimizer.momentum: belongs to optimizer.type sgd or rmsprop, not adamw"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, betas: [0.8, 0.9]}\n"),
-              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or lion, not sgd"));
-  EXPECT_THAT(
-      refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
       HasSubstr(
-          "optimizer.epsilon: belongs to optimizer.type adamw or ademamix or rmsprop or adagrad, not sgd"));
+          "run.yaml:3:13: optimizer.momentum: belongs to optimizer.type muon or sgd or rmsprop, not adamw"));
   EXPECT_THAT(
-      refusal(kMinimal + "optimizer: {type: lion, epsilon: 1e-8}\n"),
-      HasSubstr(
-          "optimizer.epsilon: belongs to optimizer.type adamw or ademamix or rmsprop or adagrad, not lion"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: rmsprop, betas: [0.8, 0.9]}\n"),
-              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or lion, not rmsprop"));
+      refusal(kMinimal + "optimizer: {type: sgd, betas: [0.8, 0.9]}\n"),
+      HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or muon or lion, not sgd"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
+              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or ademamix or muon or rmsprop "
+                        "or adagrad, not sgd"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion, epsilon: 1e-8}\n"),
+              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or ademamix or muon or rmsprop "
+                        "or adagrad, not lion"));
+  EXPECT_THAT(
+      refusal(kMinimal + "optimizer: {type: rmsprop, betas: [0.8, 0.9]}\n"),
+      HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or muon or lion, not rmsprop"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adagrad, alpha: 0.9}\n"),
               HasSubstr("optimizer.alpha: belongs to optimizer.type rmsprop or ademamix, not adagrad"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adamw, beta3: 0.99}\n"),
@@ -154,9 +156,9 @@ TEST(OptimizerType, RefusesKeysOfOthers) {
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: ademamix, beta3: 1}\n"),
               HasSubstr("optimizer.beta3: must be greater than 0 and less than 1, not 1"));
   for (const char* type : {"lion", "adagrad"})
-    EXPECT_THAT(
-        refusal(fmt::format("{}optimizer: {{type: {}, momentum: 0.9}}\n", kMinimal, type)),
-        HasSubstr(fmt::format("optimizer.momentum: belongs to optimizer.type sgd or rmsprop, not {}", type)));
+    EXPECT_THAT(refusal(fmt::format("{}optimizer: {{type: {}, momentum: 0.9}}\n", kMinimal, type)),
+                HasSubstr(fmt::format(
+                    "optimizer.momentum: belongs to optimizer.type muon or sgd or rmsprop, not {}", type)));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, momentum: 1}\n"),
               HasSubstr("optimizer.momentum: must be at least 0 and less than 1, not 1"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, moments: bf16}\n"),
@@ -187,6 +189,32 @@ TEST(OptimizerType, GivesItsDefaultsAndTakesItsKeys) {
   EXPECT_EQ(epsilon_of(rmsprop), 1e-6);
   for (const char* type : {"lion", "rmsprop", "adagrad"})
     EXPECT_EQ(optimizer_of(fmt::format("type: {}, moments: bf16", type)).moments, MomentFormat::bf16);
+}
+
+TEST(Muon, HasAMomentumAndAdamWBesideIt) {
+  const auto muon = [](const std::string& keys) {
+    return parse_run_config(kMinimal + "optimizer: {type: muon" + keys + "}\n", "run.yaml").optimizer;
+  };
+  EXPECT_EQ(momentum_of(muon("")), 0.95);
+  EXPECT_EQ(momentum_of(muon(", momentum: 0.9")), 0.9);
+  EXPECT_EQ(momentum_of(OptimizerSection()), 0);
+  EXPECT_EQ(muon("").muon_scaling, MuonScaling::match_rms_adamw);
+  EXPECT_THAT(betas_of(muon("")), ElementsAre(0.9, 0.95));
+  EXPECT_EQ(muon(", groups: [{tensors: a, type: adamw}]").groups.front().type, OptimizerType::adamw);
+  const RunConfig config = parse_run_config(
+      kMinimal + "optimizer: {type: muon, groups: [{tensors: a, type: adamw}]}\n", "run.yaml");
+  EXPECT_EQ(parse_run_config(dump(config), "dump"), config);
+}
+
+TEST(Muon, RefusesWhatItCannotDo) {
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {muon_scaling: original}\n"),
+              HasSubstr("optimizer.muon_scaling: belongs to optimizer.type muon, not adamw"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion, groups: [{tensors: a, type: muon}]}\n"),
+              HasSubstr("optimizer.groups: type of group 1 belongs to optimizer.type muon, not lion"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: muon, groups: [{tensors: a, type: sgd}]}\n"),
+              HasSubstr("optimizer.groups: type of group 1 must be muon or adamw, not sgd"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: muon}\nparallel: {tensor: 2}\n"),
+              HasSubstr("parallel.tensor: optimizer.type muon needs whole matrices"));
 }
 
 TEST(EmaAndSpike, RefuseKeysThatDoNothing) {

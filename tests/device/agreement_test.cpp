@@ -401,6 +401,7 @@ TEST_P(Agreement, Activations) {
         for (const bool in_place : {false, true}) {
           expect_agrees(add_scenario(dtype, rows, columns, padding, in_place));
           expect_agrees(scale_scenario(dtype, rows, columns, padding, in_place));
+          expect_agrees(blend_scenario(dtype, rows, columns, padding, in_place));
         }
         for (const Activation kind : kActivations) {
           for (const bool in_place : {false, true}) {

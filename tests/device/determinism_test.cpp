@@ -81,6 +81,7 @@ TEST(AnyThreadCount, GivesTheSameActivations) {
     }
     expect_same_bits_for_any_thread_count(add_scenario(dtype, 200, 1030, 0, true));
     expect_same_bits_for_any_thread_count(scale_scenario(dtype, 200, 1030, 0, true));
+    expect_same_bits_for_any_thread_count(blend_scenario(dtype, 200, 1030, 0, true));
     expect_same_bits_for_any_thread_count(zero_scenario(dtype, 200, 1030, 0));
   }
   for (const DType dtype : {DType::bf16, DType::fp16}) {

@@ -588,6 +588,19 @@ Scenario scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, st
   return scenario;
 }
 
+Scenario blend_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                        bool in_place) {
+  Scenario scenario;
+  scenario.name = fmt::format("blend {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
+  scenario.operands = {random_operand(1, dtype, rows, columns, padding),
+                       random_operand(2, DType::fp32, rows, columns, 2 * padding)};
+  if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, 3 * padding));
+  scenario.call = [in_place](Kernels& kernels, const Views& x) {
+    kernels.run(Blend{x[0], x[1], 3.5F, -0.3F, in_place ? x[0] : x[2]});
+  };
+  return scenario;
+}
+
 Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns) {
   return {fmt::format("cast {} to {} {}x{}", name_of(from), name_of(to), rows, columns),
           {random_operand(1, from, rows, columns), poisoned_operand(to, rows, columns)},

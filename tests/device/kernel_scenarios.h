@@ -101,6 +101,8 @@ Scenario scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, st
                         bool in_place);
 Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                       bool in_place);
+Scenario blend_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                        bool in_place);
 Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns);
 Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
 

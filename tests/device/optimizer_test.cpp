@@ -1,6 +1,7 @@
 // Every device updates parameters and adds squares with the bits of optim's functions for the CPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -12,9 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/storage_type.h"
+#include "engine/device/elementwise_calls.h"
 #include "engine/device/state_calls.h"
 #include "optim/average.h"
 #include "optim/gradient_norm.h"
+#include "optim/momentum.h"
 #include "optim/update.h"
 #include "tests/device/implementations.h"
 #include "tests/device/scenario.h"
@@ -137,6 +141,40 @@ class OptimizerKernels : public EveryImplementation {
     expect_same_bits(updated(stretch, policy), expected);
   }
 
+  /// After momentum of Muon, whose direction takes the gradient's place.
+  Stretch mixed(const Stretch& before, bool skips) {
+    Scalars scalars(UpdateRule::muon, skips);
+    std::optional<Stretch> result;
+    for (int run = 0; run < implementation().runs(); ++run) {
+      implementation().begin_run(run);
+      Stretch stretch = before;
+      const OptimizerState state =
+          stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
+      const StepScalars placed(place_as<std::byte>(scalars));
+      implementation().kernels().run(MomentumMix{.skip = placed.skip(),
+                                                 .step = placed.of_policy(0),
+                                                 .state = state,
+                                                 .direction = direction_in(state)});
+      implementation().bring_back();
+      if (result) expect_same_bits(stretch, *result);
+      result = std::move(stretch);
+    }
+    return *result;
+  }
+
+  static Matrix direction_in(const OptimizerState& state) {
+    return {const_cast<void*>(state.gradient), state.precision, 1, state.elements};
+  }
+
+  /// x over the root of `squares`, or over 0.5.
+  OperandMemory divided(OperandMemory x, double squares) {
+    Matrix matrix = x.view();
+    matrix.data = implementation().place(x.bytes());
+    implementation().kernels().run(DivideByNorm{matrix, place_as<double>(squares), 0.5F, matrix});
+    implementation().bring_back();
+    return x;
+  }
+
   /// Adds up the squares of `elements` elements from `first` on.
   double sum_of_squares_of(OperandMemory x, std::int64_t first, std::int64_t elements) {
     std::optional<double> result;
@@ -251,6 +289,39 @@ TEST_P(OptimizerKernels, UpdatesOfASkippedStepKeepTheStateAndRoundItToTheParamet
     for (std::int64_t i = before.first; is_rounded_copy && i < before.first + before.elements; ++i)
       expected.parameter.set(0, i, before.master.at(0, i));
     expect_same_bits(updated(before, 1, true), expected);
+  }
+}
+
+TEST_P(OptimizerKernels, MomentumHasTheReferenceBitsAndASkippedStepKeepsItsOwn) {
+  for (StateTypes types : test::kEveryFormat) {
+    types.rule = UpdateRule::muon;
+    for (const std::int64_t elements : {0, 1, 31, 1025, 5000}) {
+      SCOPED_TRACE(::testing::Message() << name_of(types.precision) << ", momentum "
+                                        << name_of(types.format.moments) << ", " << elements);
+      const Stretch before(3, elements, types);
+      Stretch expected = before;
+      const Scalars scalars(UpdateRule::muon);
+      const OptimizerState state = expected.state([](std::span<std::byte> host) { return host.data(); });
+      mix_momentum_reference(scalars.of_policy[0], state, direction_in(state).data);
+      expect_same_bits(mixed(before, false), expected);
+      expect_same_bits(mixed(before, true), before);
+    }
+  }
+}
+
+TEST_P(OptimizerKernels, ANormIsRoundedBeforeItDividesAndIsNeverTooSmall) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    const OperandMemory x = random_operand(5, dtype, 3, 1031);
+    for (const double squares : {7.3, 1e-9}) {
+      const OperandMemory actual = divided(x, squares);
+      const float norm = with_storage_type(
+          dtype, [&]<typename T>(T) { return float(T(static_cast<float>(std::sqrt(squares)))); });
+      OperandMemory expected = x;
+      for (std::int64_t row = 0; row < 3; ++row) {
+        for (std::int64_t i = 0; i < 1031; ++i) expected.set(row, i, x.at(row, i) / std::max(norm, 0.5F));
+      }
+      EXPECT_EQ(actual.memory(), expected.memory()) << name_of(dtype) << ", " << squares;
+    }
   }
 }
 

@@ -47,6 +47,7 @@ TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector
                                   decode_blocks_scenario(BlockFormat::int8, dtype, 1000, 64, 3),
                                   add_scenario(dtype, 9, 1030, 3, false),
                                   scale_scenario(dtype, 9, 1030, 3, false),
+                                  blend_scenario(dtype, 9, 1030, 3, false),
                                   cast_scenario(DType::fp32, dtype, 9, 1030),
                                   cast_scenario(dtype, DType::fp32, 9, 1030),
                                   zero_scenario(dtype, 9, 1030, 3),

@@ -228,7 +228,8 @@ TEST_F(AdapterRun, ReadsCheckpointsThatHaveTheWholeModel) {
   Manifest manifest = read_manifest(folder / kManifestName);
   std::vector<TensorToWrite> tensors;
   for (const Unit& unit : model.units) {
-    const auto of_unit = stored_tensors(unit, {0, unit.elements_of(Flat::frozen), Flat::frozen});
+    const auto of_unit =
+        stored_tensors(model, unit, StateKey::frozen, {0, unit.elements_of(Flat::frozen), Flat::frozen});
     tensors.insert(tensors.end(), of_unit.begin(), of_unit.end());
   }
   SafetensorsWriter file(FileSystem::real(), folder / "frozen.safetensors", DType::fp32, tensors);

@@ -81,8 +81,10 @@ class ContextTest : public ::testing::Test {
     config.train.microbatch = 2;
     config.train.steps = kContextSteps;
     config.train.precision = DType::fp32;
-    if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
-    config.optimizer.momentum = layout.momentum;
+    if (layout.momentum > 0) {
+      config.optimizer.type = OptimizerType::sgd;
+      config.optimizer.momentum = layout.momentum;
+    }
     config.train.recompute = layout.recompute;
     config.train.threads = 1;
     config.parallel.data = layout.data;

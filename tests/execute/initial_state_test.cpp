@@ -52,8 +52,9 @@ std::string hash_of_begin(const Model& model, std::uint64_t seed) {
                      {key_of(Moment::exp_avg), zeros},
                      {key_of(Moment::exp_avg_sq), zeros}});
   }
-  return state_hash(
-      model, access_in_memory([&](std::size_t unit, StateKey key) { return std::span(state[unit][key]); }));
+  return state_hash(model, access_in_memory(model, [&](std::size_t unit, StateKey key) {
+                      return std::span(state[unit][key]);
+                    }));
 }
 
 /// Writes a Hugging Face folder with the random weights that the run begins with.

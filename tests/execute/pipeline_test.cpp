@@ -60,8 +60,10 @@ class PipelineTest : public ::testing::Test {
     config.train.microbatch = 1;
     config.train.steps = kPipelineSteps;
     config.train.precision = DType::fp32;
-    if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
-    config.optimizer.momentum = layout.momentum;
+    if (layout.momentum > 0) {
+      config.optimizer.type = OptimizerType::sgd;
+      config.optimizer.momentum = layout.momentum;
+    }
     config.train.threads = 1;
     config.parallel.data = layout.data;
     config.parallel.replicate = layout.replicate;

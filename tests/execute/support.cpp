@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "engine/config/run_config.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "engine/model/run_model.h"
 #include "engine/model/split_context.h"
@@ -209,12 +210,13 @@ Tensors left_by(const RunConfig& config, const std::vector<StateKey>& kinds, Dev
   Tensors tensors;
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     for (const StateKey key : kinds) {
-      if (model.units[u].elements_of(flat_of(key)) == 0) continue;
+      const Unit& unit = model.units[u];
+      const FlatRange kept = kept_part(model, unit, key, whole(unit, flat_of(key)));
+      if (kept.count == 0) continue;
       const std::span<const float> values = trainer.state().read(u, key);
-      for (const TensorSpec& tensor : model.units[u].tensors) {
-        if (tensor.flat != flat_of(key)) continue;
-        const auto part = values.subspan(static_cast<std::size_t>(tensor.offset),
-                                         static_cast<std::size_t>(tensor.elements));
+      for (const TensorSpec& tensor : unit.tensors) {
+        if (tensor.flat != flat_of(key) || !keeps(model, tensor, key)) continue;
+        const std::span<const float> part = slice(values, tensor.offset - kept.first, tensor.elements);
         tensors[tensor.hf_name + " " + std::string(name_of(key))].assign(part.begin(), part.end());
       }
     }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/config/run_config.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "optim/update_rule.h"
 #include "tests/execute/support.h"
@@ -66,6 +67,7 @@ void expect_each_tensor_as_alone(RunConfig config, const std::vector<std::string
         if (tensor.policy != p || tensor.flat == Flat::frozen) continue;
         seen.insert(tensor.hf_name);
         for (const StateKey key : kinds) {
+          if (!keeps(model, tensor, key)) continue;
           const std::string name = tensor.hf_name + " " + std::string(name_of(key));
           EXPECT_TRUE(has_same_bits(actual.at(name), expected.at(name))) << name;
         }

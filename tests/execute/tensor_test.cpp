@@ -85,8 +85,10 @@ class TensorTest : public ::testing::Test {
     config.train.microbatch = 1;
     config.train.steps = kTensorSteps;
     config.train.precision = DType::fp32;
-    if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
-    config.optimizer.momentum = layout.momentum;
+    if (layout.momentum > 0) {
+      config.optimizer.type = OptimizerType::sgd;
+      config.optimizer.momentum = layout.momentum;
+    }
     config.optimizer.learning_rate = 1e-3;  // with more, last bits grow within the steps to more than 1e-5
     config.train.recompute = layout.recompute;
     config.train.threads = 1;

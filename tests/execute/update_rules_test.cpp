@@ -113,7 +113,7 @@ TEST_P(UpdateRuleWay, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot)
 }
 
 TEST_P(UpdateRuleWay, Learns) {
-  constexpr EnumTable<UpdateRule, double> kRates = {3e-3, 0.2, 0.02, 1e-3, 2e-3, 3e-4, 0.02, 2e-3};
+  constexpr EnumTable<UpdateRule, double> kRates = {3e-3, 0.2, 0.02, 1e-3, 2e-3, 3e-4, 0.02, 2e-3, 3e-3};
   RunConfig config = this->config();
   config.optimizer.learning_rate = kRates[GetParam().rule];
   config.schedule.type = ScheduleType::constant;

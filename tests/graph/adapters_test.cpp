@@ -53,7 +53,7 @@ UnitBuilder::Built adapted(const Layers& layers, bool freezes, const AdapterForm
   if (!freezes) return built;
   std::vector<bool> frozen;
   for (const TensorSpec& tensor : built.unit.tensors) frozen.push_back(!tensor.is_adapter);
-  return freeze(std::move(built), frozen);
+  return freeze(std::move(built), frozen, std::vector<int>(frozen.size()));
 }
 
 std::vector<std::string> names_of_nodes(const UnitGraph& graph) {

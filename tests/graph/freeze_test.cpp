@@ -49,7 +49,7 @@ UnitBuilder::Built frozen(UnitBuilder::Built built, const std::vector<std::strin
   flags.reserve(built.unit.tensors.size());
   for (const TensorSpec& tensor : built.unit.tensors)
     flags.push_back(std::ranges::find(names, tensor.hf_name) != names.end());
-  return freeze(std::move(built), flags);
+  return freeze(std::move(built), flags, std::vector<int>(flags.size()));
 }
 
 std::vector<std::string> names_of(const std::vector<Node>& nodes) {

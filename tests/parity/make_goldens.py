@@ -37,6 +37,11 @@ def sgd(learning_rate, momentum):
     return {"type": "sgd", "learning_rate": learning_rate, "momentum": momentum, "weight_decay": 0.02, "clip_norm": 1.0}
 
 
+def muon(learning_rate):
+    """torch.optim.Muon for matrices of layers, and AdamW for all else."""
+    return {**OPTIMIZER, "type": "muon", "learning_rate": learning_rate, "momentum": 0.9, "muon_scaling": "match_rms_adamw"}
+
+
 def llama_like(**changes):
     options = dict(vocab_size=101, hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
                    num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
@@ -126,6 +131,10 @@ def cases():
                                                         tie_word_embeddings=True)), 24, 6, 2, [],
                            [{"tensors": ["*.1.*"], "lr_factor": 2.5, "weight_decay": 0.0},
                             {"tensors": ["*.k_proj.*", "*norm.weight"], "weight_decay": 0.2}], sgd(0.02, 0.9)),
+        "qwen2-muon": (45, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                    tie_word_embeddings=True)), 24, 6, 2, [],
+                       [{"tensors": ["*.1.*"], "lr_factor": 2.5, "weight_decay": 0.0},
+                        {"tensors": ["*.0.self_attn.o_proj.weight"], "type": "adamw"}], muon(1e-4)),
         "gpt2-lora": (22, GPT2Config(vocab_size=67, n_embd=24, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
                                      eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 33, 4, 2, [], [],
                       OPTIMIZER, {"type": "lora", "rank": 3, "alpha": 5, "targets": ["c_attn", "c_fc", "mlp.c_proj"]}),
@@ -258,8 +267,37 @@ def parameter_group(name, parameter, groups, settings):
             "weight_decay": policy["weight_decay"]}
 
 
+def is_for_muon(name, parameter, groups, settings):
+    """Whether Muon updates it: a matrix of a layer, but for groups that say otherwise."""
+    kind = "muon" if settings.get("type") == "muon" and ".layers." in name and parameter.dim() == 2 else "adamw"
+    for group in groups:
+        if matches(name, group["tensors"]):
+            kind = group.get("type", kind)
+    return kind == "muon"
+
+
+class Together:
+    """Several optimizers as one."""
+
+    def __init__(self, *optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self):
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
 def make_optimizer(trained, groups, settings):
-    parameters = [parameter_group(name, parameter, groups, settings) for name, parameter in trained.items()]
+    matrices = {name for name, parameter in trained.items() if is_for_muon(name, parameter, groups, settings)}
+    parameters = [parameter_group(name, parameter, groups, settings) for name, parameter in trained.items() if name not in matrices]
+    if matrices:
+        of_matrices = [parameter_group(name, trained[name], groups, settings) for name in sorted(matrices)]
+        return Together(torch.optim.Muon(of_matrices, momentum=settings["momentum"], adjust_lr_fn=settings["muon_scaling"]),
+                        torch.optim.AdamW(parameters, betas=tuple(settings["betas"]), eps=settings["epsilon"], foreach=False))
     if settings.get("type") == "sgd":
         return torch.optim.SGD(parameters, momentum=settings["momentum"], foreach=False)
     return torch.optim.AdamW(parameters, betas=tuple(settings["betas"]), eps=settings["epsilon"], foreach=False)

@@ -92,10 +92,12 @@ RunConfig config_of(const Golden& golden, DType precision) {
     config.memory.frozen_as = *format == "nf4" ? ParameterFormat::nf4 : ParameterFormat::int8;
   if (v.contains("documents")) config.data.packing = DataPacking::documents;
   config.optimizer.learning_rate = optimizer["learning_rate"];
-  if (optimizer.value("type", "adamw") == "sgd") {
-    config.optimizer.type = OptimizerType::sgd;
+  const std::string type = optimizer.value("type", "adamw");
+  if (type == "sgd" || type == "muon") {
+    config.optimizer.type = type == "sgd" ? OptimizerType::sgd : OptimizerType::muon;
     config.optimizer.momentum = optimizer["momentum"];
-  } else {
+  }
+  if (type != "sgd") {
     config.optimizer.betas = optimizer["betas"].get<std::array<double, 2>>();
     config.optimizer.epsilon = optimizer["epsilon"];
   }
@@ -104,6 +106,7 @@ RunConfig config_of(const Golden& golden, DType precision) {
   for (const nlohmann::json& group : v.value("groups", nlohmann::json::array())) {
     TensorGroup& added = config.optimizer.groups.emplace_back();
     group["tensors"].get_to(added.tensors);
+    if (group.contains("type")) added.type = OptimizerType::adamw;
     if (group.contains("lr_factor")) added.learning_rate_factor = group["lr_factor"];
     if (group.contains("weight_decay")) added.weight_decay = group["weight_decay"];
   }
@@ -169,8 +172,8 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   const Plan plan = std::move(make_plans(config, model, planning_rates(config)).front());
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
-    // The update leaves the gradient it used in place, so the first step's is read right after it.
-    if (instruction.operation != Operation::update || instruction.unit < 0) return;
+    // The gradient is whole where its norm is taken, and Muon's directions take its place later.
+    if (instruction.operation != Operation::sum_of_squares || instruction.unit < 0) return;
     const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
     const auto* gradient =
         reinterpret_cast<const float*>(trainer.state().read(instruction.find(Role::gradient)).data());
@@ -288,11 +291,12 @@ INSTANTIATE_TEST_SUITE_P(
                                          "llama-padding", "olmo2", "phi3", "granite", "starcoder2", "gemma2",
                                          "gemma3", "mixtral", "mixtral-balanced", "qwen3-moe",
                                          "qwen3-moe-dense", "qwen3-moe-balanced", "phi3-long", "qwen2-frozen",
-                                         "qwen2-groups", "qwen2-sgd", "qwen2-momentum", "gpt2-lora",
-                                         "qwen2-lora", "qwen3-lora", "gpt2-dora", "qwen2-dora", "qwen3-dora",
-                                         "qwen3-lora-patterns", "qwen2-dora-patterns", "gpt2-dropout",
-                                         "qwen2-lora-dropout", "llama-nf4", "qwen2-nf4", "qwen3-nf4",
-                                         "llama-int8", "phi4-documents", "qwen3-yarn", "mistral-dynamic"),
+                                         "qwen2-groups", "qwen2-sgd", "qwen2-momentum", "qwen2-muon",
+                                         "gpt2-lora", "qwen2-lora", "qwen3-lora", "gpt2-dora", "qwen2-dora",
+                                         "qwen3-dora", "qwen3-lora-patterns", "qwen2-dora-patterns",
+                                         "gpt2-dropout", "qwen2-lora-dropout", "llama-nf4", "qwen2-nf4",
+                                         "qwen3-nf4", "llama-int8", "phi4-documents", "qwen3-yarn",
+                                         "mistral-dynamic"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

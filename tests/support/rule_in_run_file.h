@@ -1,5 +1,7 @@
-// How a run file asks for a rule of updates.
+// How a run file asks for a rule of updates. Beside Muon there is AdamW.
 #pragma once
+
+#include <optional>
 
 #include "base/enum_array.h"
 #include "engine/config/choices.h"
@@ -11,11 +13,11 @@ namespace strata::test {
 /// Sets type and momentum, which is 0.9 where the rule has one.
 inline void set_rule(OptimizerSection& optimizer, UpdateRule rule) {
   using enum OptimizerType;
-  constexpr EnumTable<UpdateRule, OptimizerType> kTypes = {adamw,   sgd,     sgd,     lion,
-                                                           rmsprop, rmsprop, adagrad, ademamix};
+  constexpr EnumTable<UpdateRule, OptimizerType> kTypes = {adamw,   sgd,     sgd,      lion, rmsprop,
+                                                           rmsprop, adagrad, ademamix, muon};
   const bool has_momentum = rule == UpdateRule::sgd_momentum || rule == UpdateRule::rmsprop_momentum;
   optimizer.type = kTypes[rule];
-  optimizer.momentum = has_momentum ? 0.9 : 0;
+  optimizer.momentum = has_momentum ? std::optional(0.9) : std::nullopt;
 }
 
 }  // namespace strata::test

@@ -3,6 +3,7 @@
 #include "engine/device/cpu/context.h"
 #include "engine/device/kernel_calls.h"
 #include "optim/gradient_norm.h"
+#include "optim/momentum.h"
 #include "optim/update.h"
 
 namespace strata {
@@ -27,6 +28,11 @@ void run_on_cpu(CpuContext& context, const ParameterUpdate& call) {
   if (*call.skip != 0) return round_masters(call.state);
   const AverageCoefficients averaged = call.average == nullptr ? AverageCoefficients() : *call.average;
   context.pool.execute([&] { update(*call.step, call.state, averaged); });
+}
+
+void run_on_cpu(CpuContext& context, const MomentumMix& call) {
+  if (*call.skip != 0) return;
+  context.pool.execute([&] { mix_momentum(*call.step, call.state, call.direction.data); });
 }
 
 void run_on_cpu(CpuContext& context, const SumOfSquares& call) {

@@ -1,6 +1,7 @@
 // Kernels whose outputs depend on single elements: activations, addition, conversion, zeros.
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 
 #include "base/storage_type.h"
@@ -92,6 +93,11 @@ struct MultiplyBy {
   HWY_INLINE Float operator()(Float x) const { return hn::Mul(x, broadcast(factor)); }
 };
 
+struct DivideBy {
+  float divisor;
+  HWY_INLINE Float operator()(Float x) const { return hn::Div(x, broadcast(divisor)); }
+};
+
 struct Add {
   HWY_INLINE Float operator()(Float a, Float b) const { return hn::Add(a, b); }
 };
@@ -160,6 +166,23 @@ void activate_again_backward(Activation kind, const Matrix& x, const Matrix& out
 void scale(float factor, const Matrix& x, const Matrix& out) {
   with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, MultiplyBy{factor}); });
 }
+void divide(float divisor, const Matrix& x, const Matrix& out) {
+  with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, DivideBy{divisor}); });
+}
+void blend(float x_factor, const Matrix& x, float sums_factor, const Matrix& sums, const Matrix& out) {
+  with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR {
+    for (std::int64_t row = 0; row < x.rows; ++row) {
+      const T* from = x.row<T>(row);
+      const float* added = sums.row<float>(row);
+      T* to = out.row<T>(row);
+      for_vectors(x.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+        access.store(hn::Add(hn::Mul(broadcast(x_factor), access.load(from + i)),
+                             hn::Mul(broadcast(sums_factor), access.load(added + i))),
+                     to + i);
+      });
+    }
+  });
+}
 void add(const Matrix& a, const Matrix& b, const Matrix& out) {
   with_storage_type(a.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(a, b, out, Add()); });
 }
@@ -222,6 +245,8 @@ HWY_EXPORT(activate);
 HWY_EXPORT(activate_backward);
 HWY_EXPORT(activate_again_backward);
 HWY_EXPORT(scale);
+HWY_EXPORT(divide);
+HWY_EXPORT(blend);
 HWY_EXPORT(add);
 HWY_EXPORT(gate);
 HWY_EXPORT(gate_backward);
@@ -287,6 +312,29 @@ void run_on_cpu(CpuContext& context, const Scale& call) {
       [&](const Matrix& x, const Matrix& out) {
         HWY_DYNAMIC_DISPATCH(scale)
         (call.factor, x, out);
+      },
+      call.x, call.out);
+}
+
+void run_on_cpu(CpuContext& context, const Blend& call) {
+  for_row_slices(
+      context,
+      [&](const Matrix& x, const Matrix& sums, const Matrix& out) {
+        HWY_DYNAMIC_DISPATCH(blend)
+        (call.x_factor, x, call.sums_factor, sums, out);
+      },
+      call.x, call.sums, call.out);
+}
+
+void run_on_cpu(CpuContext& context, const DivideByNorm& call) {
+  const float norm = with_storage_type(call.x.dtype, [&]<typename T>(T) {
+    return static_cast<float>(T(static_cast<float>(std::sqrt(*call.squares))));
+  });
+  for_row_slices(
+      context,
+      [&](const Matrix& x, const Matrix& out) {
+        HWY_DYNAMIC_DISPATCH(divide)
+        (std::max(norm, call.least), x, out);
       },
       call.x, call.out);
 }

@@ -237,6 +237,38 @@ struct Add {
   __device__ static std::array<float, 1> of(const std::array<float, 2>& x) { return {x[0] + x[1]}; }
 };
 
+template <typename T>
+struct DivideBy {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  const double* squares;
+  float least;
+  __device__ std::array<float, 1> of(const std::array<float, 1>& x) const {
+    const float norm = to_float(from_float<T>(static_cast<float>(__dsqrt_rn(*squares))));
+    return {__fdiv_rn(x[0], fmaxf(norm, least))};
+  }
+};
+
+/// The elements of Blend.
+template <typename T>
+struct Blended {
+  std::int64_t elements, columns;
+  Rows<const T> x;
+  Rows<const float> sums;
+  Rows<T> out;
+  float x_factor, sums_factor;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kElementThreads) blend_kernel(Blended<T> b) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (i >= b.elements) return;
+  const bool is_one_row = b.columns == b.elements;  // then no division takes longer than the memory
+  const std::int64_t row = is_one_row ? 0 : i / b.columns, column = is_one_row ? i : i % b.columns;
+  const float of_x = __fmul_rn(b.x_factor, to_float(b.x.row(row)[column]));
+  const float of_sums = __fmul_rn(b.sums_factor, b.sums.row(row)[column]);
+  b.out.row(row)[column] = from_float<T>(__fadd_rn(of_x, of_sums));
+}
+
 struct Copy {
   static constexpr int kInputs = 1, kOutputs = 1;
   __device__ static std::array<float, 1> of(const std::array<float, 1>& x) { return x; }
@@ -295,6 +327,33 @@ void run_on_cuda(const CudaContext& context, const GatedBackward& call) {
 }
 void run_on_cuda(const CudaContext& context, const Scale& call) {
   run_elementwise<MultiplyBy>(context, {call.x}, {call.out}, {call.factor});
+}
+void run_on_cuda(const CudaContext& context, const DivideByNorm& call) {
+  with_storage_type(call.x.dtype, [&](auto element) {
+    using T = decltype(element);
+    run_elementwise(context, Elementwise<DivideBy<T>, T, T>{call.x.rows,
+                                                            call.x.columns,
+                                                            {rows_of<const T>(call.x)},
+                                                            {rows_of<T>(call.out)},
+                                                            {call.squares, call.least}});
+  });
+}
+void run_on_cuda(const CudaContext& context, const Blend& call) {
+  if (call.x.elements() == 0) return;
+  with_storage_type(call.x.dtype, [&](auto element) {
+    using T = decltype(element);
+    const bool joined = call.x.contiguous() && call.sums.contiguous() && call.out.contiguous();
+    const Blended<T> blended = {.elements = call.x.elements(),
+                                .columns = joined ? call.x.elements() : call.x.columns,
+                                .x = rows_of<const T>(call.x),
+                                .sums = rows_of<const float>(call.sums),
+                                .out = rows_of<T>(call.out),
+                                .x_factor = call.x_factor,
+                                .sums_factor = call.sums_factor};
+    const std::int64_t blocks = divide_rounding_up(blended.elements, kElementThreads);
+    launch(blend_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kElementThreads), 0, context.stream,
+           blended);
+  });
 }
 void run_on_cuda(const CudaContext& context, const Addition& call) {
   const auto& [a, b, out] = call;

@@ -98,6 +98,12 @@ __device__ void update_element(const LionCoefficients& s, float stored_gradient,
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.learning_rate, sign));
 }
 
+/// `direction`: what stands in the gradient's place.
+template <int count>
+__device__ void update_element(const MuonCoefficients& s, float direction, float& master, float* /*none*/) {
+  master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.learning_rate, direction));
+}
+
 /// `count`: 2 with momentum, else 1.
 template <int count>
 __device__ void update_element(const RootCoefficients& s, float stored_gradient, float& master,
@@ -223,9 +229,9 @@ void update_of_types(const CudaContext& context, const ParameterUpdate& call, co
              .first = static_cast<std::uint32_t>(state.first)};
   constexpr int kRun = Types::kRun;
   bool aligned = is_aligned<kRun>(x.master) && is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.parameter);
-  const Moments kept = moments_of(state.rule);
+  const Moments stepped = stepped_moments(state.rule);
   for (int k = 0; k < count; ++k) {
-    x.moments[k] = static_cast<Stored*>(state.of(kept.at(k)));
+    x.moments[k] = static_cast<Stored*>(state.of(stepped.at(k)));
     aligned = aligned && is_aligned<kRun>(x.moments[k]);
   }
   const auto enqueue = [&](auto kernel, std::int64_t run) {
@@ -293,6 +299,32 @@ void average_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
   } else {
     with_master(float());
   }
+}
+
+template <typename Precision, typename Stored>
+struct Momentum {
+  const std::uint32_t* skip;
+  const MuonCoefficients* step;
+  const Precision* gradient;
+  Precision* direction;
+  Stored* buffer;
+  std::int64_t elements;
+  std::uint32_t unit, first;  ///< name the random bits
+};
+
+/// As mix_momentum() of optim/momentum.h.
+template <typename Precision, typename Stored>
+__global__ void __launch_bounds__(kUpdateThreads) momentum_kernel(Momentum<Precision, Stored> x) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x;
+  if (*x.skip != 0 || i >= x.elements) return;
+  const auto& s = *x.step;
+  const float gradient = __fmul_rn(to_float(x.gradient[i]), s.gradient_scale);
+  float buffer = to_float(x.buffer[i]);
+  buffer = __fadd_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(gradient, buffer)));
+  const float direction = __fsub_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(buffer, gradient)));
+  x.direction[i] = from_float<Precision>(__fdiv_rn(direction, s.gradient_scale));
+  const std::uint32_t counter = rounding_key(s.rounding, x.unit) + x.first;
+  store_moment(buffer, random_half(mix_bits(counter + static_cast<std::uint32_t>(i)), 0), x.buffer[i]);
 }
 
 constexpr std::int64_t kBlock = 64 * 1024;  ///< elements of one partial sum, as in optim/gradient_norm.cpp
@@ -415,7 +447,7 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
   if (call.state.elements == 0) return;
   with_rule(call.state.rule, [&](auto rule) {
     with_state_types(call.state.precision, call.state.format, [&](auto precision, auto master, auto moment) {
-      constexpr int kCount = moments_of(decltype(rule)::value).count();
+      constexpr int kCount = stepped_moments(decltype(rule)::value).count();
       // If there are none, one type stands for both.
       using Stored = std::conditional_t<kCount == 0, float, decltype(moment)>;
       // Only an address, in the device's memory.
@@ -424,6 +456,34 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
     });
   });
   if (call.average != nullptr && call.state.of(Moment::ema) != nullptr) average_on_cuda(context, call);
+}
+
+void run_on_cuda(const CudaContext& context, const MomentumMix& call) {
+  const OptimizerState& state = call.state;
+  if (state.elements == 0) return;
+  with_storage_type(state.precision, [&](auto precision) {
+    const auto mix = [&](auto moment) {
+      using Precision = decltype(precision);
+      using Stored = decltype(moment);
+      const Momentum<Precision, Stored> x = {
+          .skip = call.skip,
+          .step = &call.step->muon,  // only an address
+          .gradient = static_cast<const Precision*>(state.gradient),
+          .direction = static_cast<Precision*>(call.direction.data),
+          .buffer = static_cast<Stored*>(state.of(Moment::momentum_buffer)),
+          .elements = state.elements,
+          .unit = state.unit,
+          .first = static_cast<std::uint32_t>(state.first)};
+      const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads);
+      launch(momentum_kernel<Precision, Stored>, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0,
+             context.stream, x);
+    };
+    if (state.format.moments == DType::bf16) {
+      mix(bfloat16());
+    } else {
+      mix(float());
+    }
+  });
 }
 
 Bytes scratch_on_cuda(const SumOfSquares& call) {

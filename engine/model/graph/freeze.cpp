@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/error.h"
-#include "base/nth.h"
+#include "engine/model/graph/move_tensors.h"
 #include "engine/model/graph/split_product.h"
 
 namespace strata {
@@ -19,20 +16,20 @@ namespace {
 
 class Freezing {
  public:
-  Freezing(UnitBuilder::Built built, const std::vector<bool>& frozen)
-      : unit_(std::move(built.unit)), graph_(std::move(built.graph)), frozen_(frozen) {}
+  Freezing(UnitBuilder::Built built, const std::vector<bool>& frozen, const std::vector<int>& order)
+      : unit_(std::move(built.unit)), graph_(std::move(built.graph)), frozen_(frozen), order_(order) {}
 
   UnitBuilder::Built make() {
     split_products();
-    move();
-    unit_.elements = align_up(end_[0], kFlatAlignment);
-    unit_.frozen_elements = align_up(end_[1], kFlatAlignment);
-    if (unit_.elements == 0) unit_.sparse_row = 0;
-    return {std::move(unit_), std::move(graph_)};
+    UnitBuilder::Built built = {std::move(unit_), std::move(graph_)};
+    move_tensors(
+        built, [&](std::size_t tensor) { return frozen_[tensor] ? Flat::frozen : Flat::trained; },
+        [&](std::size_t tensor) { return order_[tensor]; });
+    if (built.unit.elements == 0) built.unit.sparse_row = 0;
+    return built;
   }
 
  private:
-  Tensor& tensor(TensorId id) { return nth(graph_.tensors, id); }
   bool is_parameter(const TensorView& view) const {
     return view && graph_.tensor(view).region == Region::parameter;
   }
@@ -92,44 +89,17 @@ class Freezing {
     throw std::logic_error("nothing to refuse");
   }
 
-  /// Gives each tensor its place. What the graph reads as one lies without gaps.
-  void move() {
-    std::map<std::int64_t, std::vector<TensorId>> read_at;
-    for (const Node& node : graph_.nodes) {
-      for (const TensorView& view : node.operands)
-        if (is_parameter(view)) read_at[graph_.tensor(view).offset].push_back(view.tensor);
-    }
-    for (const auto& [offset, readers] : read_at) {
-      const CoveredTensors covered = covered_by({readers.front()});
-      const Flat flat = frozen_[covered.begin] ? Flat::frozen : Flat::trained;
-      std::int64_t& end = nth(end_, flat);
-      end = align_up(end, kTensorAlignment);
-      const std::int64_t begin = end;
-      for (std::size_t i = covered.begin; i < covered.end; ++i) {
-        TensorSpec& spec = moved_.emplace_back(unit_.tensors[i]);
-        spec.flat = flat;
-        spec.offset = end;
-        end += spec.elements;
-      }
-      for (const TensorId id : readers) {
-        tensor(id).offset = begin;
-        if (flat == Flat::frozen) tensor(id).region = Region::frozen;
-      }
-    }
-    unit_.tensors = std::move(moved_);
-  }
-
   Unit unit_;
   UnitGraph graph_;
   const std::vector<bool>& frozen_;
-  std::vector<TensorSpec> moved_;
-  std::array<std::int64_t, 2> end_ = {};
+  const std::vector<int>& order_;
 };
 
 }  // namespace
 
-UnitBuilder::Built freeze(UnitBuilder::Built built, const std::vector<bool>& frozen) {
-  return Freezing(std::move(built), frozen).make();
+UnitBuilder::Built freeze(UnitBuilder::Built built, const std::vector<bool>& frozen,
+                          const std::vector<int>& order) {
+  return Freezing(std::move(built), frozen, order).make();
 }
 
 }  // namespace strata

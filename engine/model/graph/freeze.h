@@ -7,9 +7,11 @@
 
 namespace strata {
 
-/// `frozen` has one entry for each of the unit's tensors. If only some projections of a product are frozen,
+/// `frozen` and `order` have one entry for each of the unit's tensors; order sorts the trained ones, as in
+/// move_tensors(). If only some projections of a product are frozen,
 /// the product becomes several products. Throws ConfigError that names two tensors which cannot be apart:
 /// experts of one layer.
-UnitBuilder::Built freeze(UnitBuilder::Built built, const std::vector<bool>& frozen);
+UnitBuilder::Built freeze(UnitBuilder::Built built, const std::vector<bool>& frozen,
+                          const std::vector<int>& order);
 
 }  // namespace strata

@@ -1,7 +1,9 @@
 #include "engine/plan/lower/run_scratch.h"
 
+#include "engine/device/newton_schulz.h"
 #include "engine/device/state_calls.h"
 #include "engine/model/model.h"
+#include "engine/model/updated_matrices.h"
 #include "engine/plan/lower/lower.h"
 
 namespace strata {
@@ -48,6 +50,10 @@ ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const
     meter.run(SumOfSquares{
         {memory[Region::gradient], strategy.precision, 1, strategy.mesh.shard_elements(unit.elements)},
         nullptr});
+    for (const UpdatedMatrix& matrix : updated_matrices(model, unit)) {
+      orthogonalize(meter, {memory[Region::gradient], strategy.precision, matrix.rows, matrix.columns},
+                    memory[Region::workspace]);
+    }
   }
   if (strategy.packed.has(Flat::trained)) meter.run(EncodeFloat8{});
   return meter.largest();

@@ -7,8 +7,11 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/device/newton_schulz.h"
 #include "engine/model/graph/data_array.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
+#include "engine/model/updated_matrices.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/step_scalars.h"
@@ -16,7 +19,19 @@
 namespace strata {
 namespace {
 
-std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& strategy) {
+/// Elements that the program has room for of a moment of `piece`: as many as the rank with most of them has.
+std::int64_t most_kept(const Unit& unit, Stretch kept, const Piece& piece, std::int64_t count,
+                       const Mesh& mesh) {
+  if (kept == Stretch{0, unit.elements}) return count;
+  std::int64_t most = 0;
+  for (std::int64_t rank = 0; rank < mesh.shard; ++rank) {
+    const std::int64_t begin = shard_of(unit, mesh, rank).first + piece.first;
+    most = std::max(most, std::min(begin + count, kept.first + kept.count) - std::max(begin, kept.first));
+  }
+  return most;
+}
+
+std::vector<StatePiece> state_of(const Model& model, const Unit& unit, Tier tier, const Strategy& strategy) {
   const StateFormat& format = strategy.state_format;
   const std::int64_t shard = strategy.mesh.shard_elements(unit.elements);
   const bool is_own_master = strategy.precision == DType::fp32;
@@ -35,7 +50,10 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
                                    is_own_master ? 0 : count),
                    .moments = {}});
     format.kept.for_each([&](Moment moment) {
-      made.moments.push_back({moment, value(name_of(moment), element_type(format.dtype_of(moment)), count)});
+      const std::int64_t kept =
+          most_kept(unit, kept_stretch(model, unit, key_of(moment)), piece, count, strategy.mesh);
+      if (kept == 0) return;
+      made.moments.push_back({moment, value(name_of(moment), element_type(format.dtype_of(moment)), kept)});
     });
   }
   return state;
@@ -87,7 +105,15 @@ UnitValues values_of(const Model& model, std::size_t number, std::int64_t rows, 
   values.gradient = named("gradient", BufferKind::gradient, ElementType::fp32, whole);
   values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, reduced, shard);
   values.cast_gradient = named("cast_gradient", BufferKind::gradient, precision, cast);
-  values.state = state_of(unit, strategy.state[number], strategy);
+  values.state = state_of(model, unit, strategy.state[number], strategy);
+  Bytes orthogonalization = 0;
+  for (const UpdatedMatrix& matrix : updated_matrices(model, unit))
+    orthogonalization = std::max(orthogonalization, orthogonalize_bytes(matrix.rows, matrix.columns));
+  values.orthogonalization =
+      named("orthogonalization", BufferKind::workspace, ElementType::byte, orthogonalization);
+  values.orthogonalization.scratch = true;
+  values.directions = named("directions", BufferKind::gradient, precision,
+                            orthogonalization > 0 && strategy.is_sharded() ? whole : 0);
   values.gradient.pinned = strategy.pins.gradients;
   for (std::int64_t update = 0; update < strategy.updates(); ++update) {
     const std::string number = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", update);

@@ -17,7 +17,7 @@ struct StatePiece {
   };
   Piece piece;
   Value master;
-  std::vector<OfMoment> moments;  ///< that the rule keeps
+  std::vector<OfMoment> moments;  ///< that rules keep of something in it
 };
 
 /// One of a unit's flat parameters: all of it as passes read it, and what a rank has of it. What a unit does
@@ -45,6 +45,9 @@ struct UnitValues {
     return stash < 0 || stashes.empty() ? parameter : nth(stashes, stash);
   }
   std::vector<StatePiece> state;
+  /// If matrices of it are orthogonalized: the directions of all ranks together, if each has a shard, and
+  /// what the products need.
+  Value directions, orthogonalization;
   /// What another stage has given of its gradient.
   Value received_gradient;
   /// That of the update for a microbatch, or of a step's only one.

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "base/nth.h"
+#include "engine/device/newton_schulz.h"
 #include "engine/model/model.h"
+#include "engine/model/updated_matrices.h"
 
 namespace strata {
 
@@ -77,13 +79,19 @@ void UpdateLowering::update(const Visit& visit) {
                       {Role::step_scalars, &scalars, Access::write}},
                      Effect::decides);
   }
+  const bool is_last_of_step = visit.microbatch < 0 || visit.microbatch + 1 == strategy_.microbatches;
+  const bool saves = strategy_.saves && is_last_of_step;
+  if (values.orthogonalization.elements > 0) {
+    for (StatePiece& piece : values.state) {
+      mix_momentum(u, piece, scalars);
+      if (saves) save(u, piece, true);
+    }
+    orthogonalize(u);
+  }
   for (StatePiece& piece : values.state) {
     update(u, piece, scalars);
-    const bool is_last = &piece == &values.state.back();
-    if (is_last) share_parameter(u);
-    const bool is_last_of_step = visit.microbatch < 0 || visit.microbatch + 1 == strategy_.microbatches;
-    if (!strategy_.saves || !is_last_of_step) continue;
-    for (const std::vector<Use>& part : state_.saved_parts(u, piece)) save(u, piece.piece, part);
+    if (&piece == &values.state.back()) share_parameter(u);
+    if (saves) save(u, piece, false);
   }
   if (u == last_late_unit()) save_frozen();
 }
@@ -92,7 +100,8 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
   std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
                            {Role::gradient, &state_.final_gradient(u), Access::read}};
   if (!strategy_.travels_as_fp32()) uses.push_back({Role::master, &piece.master, Access::update});
-  for (auto& [moment, value] : piece.moments) uses.push_back({role_of(moment), &value, Access::update});
+  for (auto& [moment, value] : piece.moments)
+    if (!is_mixed(u, role_of(moment))) uses.push_back({role_of(moment), &value, Access::update});
   // A rounded copy is overwritten, whole or piece by piece; a parameter that is its own master or the high
   // half of it is updated.
   Value& parameter = state_.updated_parameter(u);
@@ -105,6 +114,38 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
     builder_.on_host({.operation = Operation::update, .lane = Lane::cpu, .unit = u, .piece = piece.piece},
                      uses);
   }
+}
+
+void UpdateLowering::mix_momentum(std::int32_t u, StatePiece& piece, Value& scalars) {
+  std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
+                           {Role::gradient, &state_.final_gradient(u), Access::update}};
+  for (auto& [moment, value] : piece.moments)
+    if (is_mixed(u, role_of(moment))) uses.push_back({role_of(moment), &value, Access::update});
+  if (uses.size() == 2) return;
+  if (strategy_.on_device(u)) {
+    builder_.on_compute(Operation::mix_momentum, u, uses);
+  } else {
+    builder_.on_host(
+        {.operation = Operation::mix_momentum, .lane = Lane::cpu, .unit = u, .piece = piece.piece}, uses);
+  }
+}
+
+void UpdateLowering::orthogonalize(std::int32_t u) {
+  UnitValues& values = nth(step_.units, u);
+  Value& gradient = state_.final_gradient(u);
+  std::vector<Use> uses = {{Role::workspace, &values.orthogonalization, Access::write}};
+  if (values.directions.elements > 0) {
+    builder_.make_resident(values.directions, false);
+    builder_.all_gather(u, gradient, values.directions);
+    uses.push_back({Role::source, &values.directions, Access::update});
+    uses.push_back({Role::gradient, &gradient, Access::write});
+  } else {
+    uses.push_back({Role::gradient, &gradient, Access::update});
+  }
+  double flops = 0;
+  for (const UpdatedMatrix& matrix : updated_matrices(model_, nth(model_.units, u)))
+    flops += orthogonalize_flops(matrix.rows, matrix.columns);
+  builder_.on_device({.operation = Operation::orthogonalize, .unit = u, .flops = flops}, uses);
 }
 
 void UpdateLowering::share_parameter(std::int32_t u) {
@@ -150,6 +191,11 @@ void UpdateLowering::save_frozen() {
 
 void UpdateLowering::finish_checkpoint() {
   if (strategy_.saves) builder_.on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+}
+
+void UpdateLowering::save(std::int32_t u, StatePiece& piece, bool is_mixed) {
+  for (const std::vector<Use>& part : state_.saved_parts(u, piece))
+    if (this->is_mixed(u, part.front().role) == is_mixed) save(u, piece.piece, part);
 }
 
 /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.

@@ -39,11 +39,21 @@ class UpdateLowering {
   bool finishes_in_next_round() const;
   std::vector<Use> norms();
   void update(std::int32_t u, StatePiece& piece, Value& scalars);
+  /// Momentum of the piece's matrices; their directions take the place of their gradients.
+  void mix_momentum(std::int32_t u, StatePiece& piece, Value& scalars);
+  /// The unit's directions, in their place.
+  void orthogonalize(std::int32_t u);
+  /// Whether momentum of matrices changes this part of the unit's state.
+  bool is_mixed(std::int32_t u, Role role) const {
+    return nth(step_.units, u).orthogonalization.elements > 0 && role == role_of(kMixedMoment);
+  }
   /// Makes what ranks keep of a unit's parameter from what the update has made on each.
   void share_parameter(std::int32_t u);
   void save_frozen();  ///< behind all updates
   void finish_checkpoint();
   void save(std::int32_t u, const Piece& piece, const std::vector<Use>& part);
+  /// Saves a piece's state: the moment that momentum changes, or all the rest.
+  void save(std::int32_t u, StatePiece& piece, bool is_mixed);
 
   const Model& model_;
   const std::vector<UnitWork>& work_;

@@ -122,6 +122,8 @@ class Prefetch {
   bool conflicts(const Instruction& instruction, const Transfer& write_back) const {
     for (std::size_t i = write_back.first; i <= write_back.last; ++i) {
       const Instruction& moved = program_.instructions[i];
+      if (instruction.operation == Operation::finish_checkpoint && moved.operation == Operation::save)
+        return true;
       for (const Operand& written : moved.writes)
         if (touches(instruction, written.buffer, false)) return true;
       for (const Operand& read : moved.reads)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nth.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "engine/plan/lower/lower.h"
 
@@ -83,6 +84,12 @@ ModelPlan finish(Placement best, const MemoryRequest& memory, const Model& model
   plan.kept_gathered = find_kept_gathered(model, plan);
   plan.parameters = model.parameters();
   plan.trained_parameters = model.trained_parameters();
+  const StateFormat& format = plan.strategy.state_format;
+  const DType precision = plan.strategy.precision;
+  plan.state_bytes = plan.trained_parameters * (size_of(precision) + format.master_bytes(precision));
+  format.kept.for_each([&](Moment moment) {
+    plan.state_bytes += parameters_keeping(model, moment) * format.bytes_of(moment);
+  });
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     if (!plan.strategy.has(static_cast<std::int32_t>(u))) continue;
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);

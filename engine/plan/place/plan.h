@@ -61,6 +61,7 @@ struct ModelPlan : PlannedPrograms {
   StepFlops flops;
   KeptGathered kept_gathered;
   std::int64_t parameters = 0, trained_parameters = 0;
+  Bytes state_bytes = 0;  ///< of all that is trained, on all ranks: parameters, masters and moments
   std::int64_t updated_parameters = 0;  ///< by each rank, padding included
   std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
 };

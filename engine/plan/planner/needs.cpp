@@ -21,14 +21,18 @@ StepNeeds needs_of(const ModelPlan& plan, const MachineRates& rates) {
   const auto h2d = static_cast<double>(plan.training.moved(Link::h2d));
   const auto d2h = static_cast<double>(plan.training.moved(Link::d2h));
   const Bytes read = plan.training.moved(Link::nvme_read), written = plan.training.moved(Link::nvme_write);
-  const Bytes update_bytes = plan.strategy.state_format.update_bytes(plan.strategy.precision);
+  const StateFormat& format = plan.strategy.state_format;
+  // Not all parameters keep each moment of the format.
+  const Bytes missing =
+      plan.trained_parameters * format.state_bytes(plan.strategy.precision) - plan.state_bytes;
+  const double update_bytes = static_cast<double>(format.update_bytes(plan.strategy.precision)) -
+                              2 * static_cast<double>(missing) / static_cast<double>(plan.trained_parameters);
   // If cores copy, the device's memory is the host's.
   const auto updated = static_cast<double>(rates.cores_copy ? plan.updated_parameters : plan.host_parameters);
   return {.compute = seconds_of_passes(plan, rates),
           .h2d = h2d / rates.h2d_bytes_per_second,
           .d2h = d2h / rates.d2h_bytes_per_second,
-          .host_memory = (static_cast<double>(update_bytes) * updated + h2d + d2h +
-                          static_cast<double>(read + written)) /
+          .host_memory = (update_bytes * updated + h2d + d2h + static_cast<double>(read + written)) /
                          rates.memory_bytes_per_second,
           .nvme = nvme_seconds(rates, read, written)};
 }

@@ -62,6 +62,8 @@ std::string_view name_of(Operation operation) {
                                                                 "pack",
                                                                 "unpack",
                                                                 "grad_norm",
+                                                                "mix_momentum",
+                                                                "orthogonalize",
                                                                 "update",
                                                                 "save",
                                                                 "finish_checkpoint"});

@@ -91,19 +91,21 @@ enum class Operation : std::uint8_t {
   ring_shift,      ///< every rank's → the next rank's, and the last one's → the first's
   send,            ///< to one rank of the group, which receives it
   receive,
-  add_gradient,       ///< what another stage has given → the unit's accumulator
-  sum_norms,          ///< the sums of squares of this stage's units → their sum
-  sum_losses,         ///< the microbatches' losses → the step's sums
-  loss,               ///< the step's mean loss, from the sums of all ranks
-  join_logits,        ///< this rank's columns of logits → all of them in fp32, zeros where others' are
-  choose_tokens,      ///< logits → the tokens that follow this rank's samples, zeros for those of others
-  take_tokens,        ///< the tokens of all ranks → the samples, each longer by one
-  step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
-  stash,              ///< a unit's parameters as they are → a copy for passes behind their next update
-  pack,               ///< the parameters that an update has made → what the rank keeps of them
-  unpack,             ///< what is kept, of all ranks → the parameters that passes read
-  grad_norm,          ///< the global norm; if updates wait for it also their scalars
-  update,             ///< of one unit's state and parameters, by the model's rule
+  add_gradient,   ///< what another stage has given → the unit's accumulator
+  sum_norms,      ///< the sums of squares of this stage's units → their sum
+  sum_losses,     ///< the microbatches' losses → the step's sums
+  loss,           ///< the step's mean loss, from the sums of all ranks
+  join_logits,    ///< this rank's columns of logits → all of them in fp32, zeros where others' are
+  choose_tokens,  ///< logits → the tokens that follow this rank's samples, zeros for those of others
+  take_tokens,    ///< the tokens of all ranks → the samples, each longer by one
+  step_scalars,   ///< learning rate and skip of one unit's update, from its own norm
+  stash,          ///< a unit's parameters as they are → a copy for passes behind their next update
+  pack,           ///< the parameters that an update has made → what the rank keeps of them
+  unpack,         ///< what is kept, of all ranks → the parameters that passes read
+  grad_norm,      ///< the global norm; if updates wait for it also their scalars
+  mix_momentum,  ///< of a unit's matrices: the gradient → the momentum buffer, and a direction in its place
+  orthogonalize,      ///< those directions, of whole matrices
+  update,             ///< of one unit's state and parameters, by their rules
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };

@@ -18,6 +18,7 @@
 #include "engine/config/choices.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/freeze_patterns.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "engine/model/tensor_policies.h"
 #include "engine/run/checkpoint/rounded_blocks.h"
@@ -47,11 +48,12 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
         "another checkpoint.path or --fresh",
         folder.string(), frozen, fmt::join(stored.freeze, ", ")));
   }
-  if (stored.rule != model.rule()) {
-    throw ConfigError(
-        fmt::format("checkpoint {} is of a run with {}, and this one has {}; use the optimizer.type and "
-                    "optimizer.momentum that are there, another checkpoint.path or --fresh",
-                    folder.string(), run_file_words(stored.rule), run_file_words(model.rule())));
+  if (!are_alike(stored.rules, model.rules())) {
+    throw ConfigError(fmt::format(
+        "checkpoint {} is of a run with {}, and this one has {}; use the optimizer.type, "
+        "optimizer.momentum and types of optimizer.groups that are there, another checkpoint.path "
+        "or --fresh",
+        folder.string(), run_file_words(stored.rules), run_file_words(model.rules())));
   }
   if (stored.averages != model.averages) {
     throw ConfigError(fmt::format(
@@ -86,6 +88,7 @@ void read_state(StoredState& stored, const Model& model, const StateAccess& stat
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKey key : keys_of(model)) {
       if (model.units[unit].elements_of(flat_of(key)) == 0) continue;
+      if (moment_of(key) && kept_stretch(model, model.units[unit], key).count == 0) continue;
       state.write(
           unit, key, [&](std::span<float> flat) { stored.read(unit, key, state.loaded(unit, key), flat); },
           [&](const TensorSpec& tensor, std::int64_t first, std::span<float> values) {
@@ -288,7 +291,7 @@ std::vector<CheckpointEntry> CheckpointStore::entries_of_first_rank() {
 }
 
 std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std::int64_t step,
-                                                         std::vector<SavedUnit> units) {
+                                                         SaveOrder units) {
   const nlohmann::json decided = nlohmann::json::parse(text_of_first_rank(ranks_, [&] {
     std::string newest;
     for (const CheckpointEntry& entry : known()) {
@@ -310,7 +313,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
   manifest.freeze = model.freeze;
   manifest.adapter = model.adapter;
   if (base_) manifest.base = base_->identity;
-  manifest.rule = model.rule();
+  manifest.rules = model.rules();
   manifest.averages = model.averages;
   manifest.run_file = run_file_;
   manifest.generation = decided.at("generation");
@@ -334,16 +337,17 @@ void CheckpointStore::finish(std::unique_ptr<CheckpointWriter> checkpoint, const
 }
 
 void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
-  std::vector<SavedUnit> units;
-  for (const Flat flat : {Flat::trained, Flat::frozen}) {
-    if (flat == Flat::frozen && model.adapts()) continue;
+  SaveOrder units;
+  for (const StateKey key : saved_keys_of(model)) {
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-      if (model.units[unit].elements_of(flat) > 0) units.push_back({unit, state.saved(unit, flat)});
+      if (model.units[unit].elements_of(flat_of(key)) == 0) continue;
+      const FlatRange saved = state.saved(unit, flat_of(key));
+      units[key].push_back({unit, kept_part(model, model.units[unit], key, saved)});
     }
   }
   std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.step, units);
-  for (const SavedUnit& saved : units) {
-    for (const StateKey key : keys_of(model, saved.range.flat)) {
+  for (const StateKey key : saved_keys_of(model)) {
+    for (const SavedUnit& saved : units[key]) {
       std::span<const float> values;  // read when they are asked for: then add() cares for what fails
       checkpoint->add(saved, key, [&](std::int64_t first, std::int64_t count) {
         if (values.empty()) values = state.read(saved.unit, key);

@@ -92,8 +92,7 @@ class CheckpointStore {
   /// the disk is full or fails, here or when the checkpoint is finished. A failed checkpoint is removed with
   /// its writer. If a rank gives up in the middle, remove_leftovers() removes it. Older checkpoints are
   /// untouched.
-  std::unique_ptr<CheckpointWriter> begin(const Model& model, std::int64_t step,
-                                          std::vector<SavedUnit> units);
+  std::unique_ptr<CheckpointWriter> begin(const Model& model, std::int64_t step, SaveOrder units);
   /// Finishes it, then removes checkpoints beyond `keep`. All ranks have saved when it returns.
   void finish(std::unique_ptr<CheckpointWriter> checkpoint, const Progress& progress);
 

@@ -77,18 +77,19 @@ class SharedSpace {
 }  // namespace
 
 Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicator* ranks) {
-  const auto file_bytes = [&](Flat flat) {
+  const auto file_bytes = [&](StateKey key) {
     std::vector<TensorToWrite> tensors;
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-      if (model.units[unit].elements_of(flat) == 0) continue;
-      const std::vector<TensorToWrite> of_unit = stored_tensors(model.units[unit], state.saved(unit, flat));
+      if (model.units[unit].elements_of(flat_of(key)) == 0) continue;
+      const std::vector<TensorToWrite> of_unit =
+          stored_tensors(model, model.units[unit], key, state.saved(unit, flat_of(key)));
       tensors.insert(tensors.end(), of_unit.begin(), of_unit.end());
     }
     return align_up(SafetensorsWriter::file_bytes(DType::fp32, tensors), kBlock) + kManifestBytesPerFile;
   };
   const auto own_bytes = [&] {
     Bytes bytes = 0;
-    for (const StateKey key : saved_keys_of(model)) bytes += file_bytes(flat_of(key));
+    for (const StateKey key : saved_keys_of(model)) bytes += file_bytes(key);
     return std::to_string(bytes);
   };
   Bytes bytes = kManifestBytes;

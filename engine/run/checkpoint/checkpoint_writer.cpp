@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 namespace {
 
 std::vector<TensorToWrite> tensors_to_write(const Model& model, const std::vector<SavedUnit>& units,
-                                            Flat flat) {
+                                            StateKey key) {
   std::vector<TensorToWrite> tensors;
   for (const SavedUnit& saved : units) {
-    if (saved.range.flat != flat) continue;
-    const std::vector<TensorToWrite> of_unit = stored_tensors(model.units[saved.unit], saved.range);
+    const std::vector<TensorToWrite> of_unit =
+        stored_tensors(model, model.units[saved.unit], key, saved.range);
     tensors.insert(tensors.end(), of_unit.begin(), of_unit.end());
   }
   return tensors;
@@ -74,7 +74,7 @@ void CheckpointWriter::remember_failure(const Action& action) {
   }
 }
 
-CheckpointWriter::CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units,
+CheckpointWriter::CheckpointWriter(FileSystem& file_system, const Model& model, SaveOrder units,
                                    Target target, Communicator* ranks)
     : file_system_(file_system),
       model_(model),
@@ -98,24 +98,24 @@ void CheckpointWriter::open_files() {
   for (const StateKey key : saved_keys_of(model_)) {
     files_[key] =
         std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(key, rank, ranks),
-                                            DType::fp32, tensors_to_write(model_, units_, flat_of(key)));
+                                            DType::fp32, tensors_to_write(model_, units_[key], key));
   }
 }
 
 void CheckpointWriter::add(const SavedUnit& next, StateKey key, const ReadState& read) {
   if (next.range.count == 0) return;
-  auto& [units, elements] = added_[key];
-  while (units < units_.size() &&
-         (units_[units].range.flat != flat_of(key) || elements == units_[units].range.count)) {
-    ++units;
+  auto& [number, elements] = added_[key];
+  const std::vector<SavedUnit>& units = units_[key];
+  while (number < units.size() && elements == units[number].range.count) {
+    ++number;
     elements = 0;
   }
-  if (units == units_.size() || units_[units].unit != next.unit ||
-      units_[units].range.first + elements != next.range.first)
+  if (number == units.size() || units[number].unit != next.unit ||
+      units[number].range.first + elements != next.range.first)
     throw std::logic_error("CheckpointWriter: a unit out of the order that was announced");
   elements += next.range.count;
   remember_failure([&] {
-    for (const TensorPiece& piece : pieces_in(model_.units[next.unit], next.range)) {
+    for (const TensorPiece& piece : pieces_in(model_, model_.units[next.unit], key, next.range)) {
       if (piece.tensor->is_copy) continue;
       for (std::int64_t done = 0; done < piece.count(); done += kLargestRead) {
         const std::span<const float> values =

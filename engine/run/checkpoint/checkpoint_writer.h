@@ -24,11 +24,13 @@ namespace strata {
 /// Says that this rank does not see what rank 0 has made or found.
 std::string not_shared(const std::filesystem::path& path);
 
-/// What a rank saves of one of the flat parameters of a unit, by its index in Model::units.
+/// What a rank saves of one kind of state of a unit, by its index in Model::units.
 struct SavedUnit {
   std::size_t unit = 0;
   FlatRange range;
 };
+/// By kind of state, in the order in which they are saved.
+using SaveOrder = EnumArray<StateKey, std::vector<SavedUnit>>;
 
 class CheckpointWriter {
  public:
@@ -39,10 +41,10 @@ class CheckpointWriter {
     std::shared_ptr<const Companions> companions = {};  ///< of rank 0; null: none
   };
 
-  /// `units` is the order in which add() gets them, whole or in pieces. Their tensors stand in this order in
+  /// `units` has the order in which add() gets them, whole or in pieces. Their tensors stand in this order in
   /// the files. Any order will do, so that a step may save units in the order in which it updates them.
   /// `model` and `ranks` must outlive the writer. All ranks construct one together. Throws IoError.
-  CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units, Target target,
+  CheckpointWriter(FileSystem& file_system, const Model& model, SaveOrder units, Target target,
                    Communicator* ranks = nullptr);
   /// If finish() was not called, other ranks are told, as they would wait for this one.
   ~CheckpointWriter();
@@ -52,7 +54,7 @@ class CheckpointWriter {
   /// for another before.
   void add(const SavedUnit& next, StateKey key, const ReadState& read);
   /// Returns when the checkpoint is on the disk under its own name; what it says of it is whole on rank 0.
-  /// The last call. REQUIRES: every unit was added in every kind of its shape. Throws IoError, also for
+  /// The last call. REQUIRES: all that was announced was added. Throws IoError, also for
   /// weights that are not finite, or whatever add() met.
   CheckpointEntry finish(const Progress& progress);
 
@@ -86,7 +88,7 @@ class CheckpointWriter {
 
   FileSystem& file_system_;
   const Model& model_;
-  std::vector<SavedUnit> units_;
+  SaveOrder units_;
   Target target_;
   Communicator* ranks_;
   TemporaryFolder temporary_;

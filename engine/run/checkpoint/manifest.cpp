@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 10;
+constexpr std::int64_t kVersion = 11;
+constexpr std::int64_t kVersionOfOneRule = 10;       // without `update_rules`
 constexpr std::int64_t kVersionWithoutAverages = 9;  // without `averages`
 constexpr std::int64_t kVersionOfThreeRules = 8;     // `update_rule` is adamw, sgd or sgd_momentum
 constexpr std::int64_t kVersionWithoutPatterns = 7;  // all adapters have one rank and one alpha
@@ -60,19 +61,26 @@ nlohmann::json parse(const std::string& text, const fs::path& path) try {
 
 }  // namespace
 
+bool are_alike(const UpdateRules& a, const UpdateRules& b) {
+  return a.size() == 1 && b.size() == 1 ? a.begin()->first == b.begin()->first : a == b;
+}
+
 std::string to_text(const Manifest& manifest) {
   const bool adapts = manifest.adapter.type != AdapterType::none;
   const bool has_patterns = !manifest.adapter.rank_pattern.empty() || !manifest.adapter.alpha_pattern.empty();
-  const bool has_early_rule = manifest.rule == UpdateRule::adamw || manifest.rule == UpdateRule::sgd ||
-                              manifest.rule == UpdateRule::sgd_momentum;
-  const std::int64_t version = manifest.averages                    ? kVersion
-                               : !has_early_rule                    ? kVersionWithoutAverages
-                               : has_patterns                       ? kVersionOfThreeRules
-                               : manifest.base                      ? kVersionWithoutPatterns
-                               : adapts                             ? kVersionWithoutBase
-                               : manifest.rule != UpdateRule::adamw ? kVersionWithoutAdapters
-                               : manifest.freeze.empty()            ? kVersionWithoutFrozen
-                                                                    : kVersionOfAdamW;
+  const bool has_one_rule = manifest.rules.size() == 1;
+  const UpdateRule rule = manifest.rules.begin()->first;
+  const bool has_early_rule =
+      rule == UpdateRule::adamw || rule == UpdateRule::sgd || rule == UpdateRule::sgd_momentum;
+  const std::int64_t version = !has_one_rule               ? kVersion
+                               : manifest.averages         ? kVersionOfOneRule
+                               : !has_early_rule           ? kVersionWithoutAverages
+                               : has_patterns              ? kVersionOfThreeRules
+                               : manifest.base             ? kVersionWithoutPatterns
+                               : adapts                    ? kVersionWithoutBase
+                               : rule != UpdateRule::adamw ? kVersionWithoutAdapters
+                               : manifest.freeze.empty()   ? kVersionWithoutFrozen
+                                                           : kVersionOfAdamW;
   nlohmann::json json = {{"format", kFormat},
                          {"version", version},
                          {"generation", manifest.generation},
@@ -109,7 +117,11 @@ std::string to_text(const Manifest& manifest) {
   for (const auto& [key, value] : manifest.progress.data) json["data"][key] = text_in_json(value);
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
   if (!manifest.run_file.empty()) json["run_file"] = text_in_json(manifest.run_file);
-  if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
+  if (!has_one_rule) {
+    for (const auto& [of_some, tensors] : manifest.rules) json["update_rules"][name_of(of_some)] = tensors;
+  } else if (rule != UpdateRule::adamw) {
+    json["update_rule"] = name_of(rule);
+  }
   if (manifest.averages) json["averages"] = true;
   return text_with_checksum(std::move(json));
 }
@@ -124,12 +136,24 @@ void from_json(const nlohmann::json& json, Manifest::File& file) {
 
 namespace {
 
-UpdateRule rule_in(const nlohmann::json& json, const fs::path& path) {
-  const std::string name = json.value("update_rule", std::string(name_of(UpdateRule::adamw)));
+UpdateRule rule_named(const std::string& name, const char* key, const fs::path& path) {
   for (const UpdateRule rule : kUpdateRules) {
     if (name_of(rule) == name) return rule;
   }
-  report_damage(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", excerpt(name)));
+  report_damage(path, fmt::format("the manifest is malformed ({} is \"{}\")", key, excerpt(name)));
+}
+
+UpdateRules rules_in(const nlohmann::json& json, const fs::path& path) {
+  const auto several = json.find("update_rules");
+  if (several == json.end()) {
+    const std::string name = json.value("update_rule", std::string(name_of(UpdateRule::adamw)));
+    return {{rule_named(name, "update_rule", path), 0}};
+  }
+  UpdateRules rules;
+  for (const auto& [name, tensors] : several->get<std::map<std::string, std::int64_t>>())
+    rules[rule_named(name, "update_rules", path)] = tensors;
+  if (rules.size() < 2) report_damage(path, "the manifest is malformed (update_rules has less than two)");
+  return rules;
 }
 
 AdapterSection adapter_in(const nlohmann::json& json, const fs::path& path) {
@@ -194,7 +218,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.base = base_in(json, path);
   if (manifest.base && manifest.adapter.type == AdapterType::none)
     report_damage(path, "the manifest is malformed (base without adapter)");
-  manifest.rule = rule_in(json, path);
+  manifest.rules = rules_in(json, path);
   manifest.averages = json.value("averages", false);
   if (const auto run_file = json.find("run_file"); run_file != json.end())
     manifest.run_file = text_from_json(*run_file);

@@ -18,7 +18,7 @@
 #include "engine/config/adapter_section.h"
 #include "engine/model/architectures/architecture.h"
 #include "optim/loss_scale.h"
-#include "optim/update_rule.h"
+#include "optim/update_policy.h"
 
 namespace strata {
 
@@ -68,13 +68,17 @@ struct Manifest {
   std::vector<std::string> freeze = {};  ///< patterns of tensors that are not trained
   AdapterSection adapter = {};           ///< without its path, which only says how the run began
   std::optional<Base> base = {};         ///< if there are adapters; older checkpoints have its weights
-  UpdateRule rule = UpdateRule::adamw;   ///< says which moments there are
-  bool averages = false;                 ///< and whether moving averages of weights are among them
+  /// They say which moments there are. The number of tensors is of use only beside other rules'.
+  UpdateRules rules = {{UpdateRule::adamw, 0}};
+  bool averages = false;      ///< whether moving averages of weights are among the moments
   std::string run_file = {};  ///< its path from the checkpoint path on; older checkpoints do not say it
   Progress progress;
   std::map<std::string, File> files;            ///< of the state, by name in the checkpoint's folder
   std::map<std::string, File> companions = {};  ///< by name in the folder that it has of them (companions.h)
 };
+
+/// Whether state of a run with rules `a` is that of a run with rules `b`.
+bool are_alike(const UpdateRules& a, const UpdateRules& b);
 
 /// As `files` stand in the manifest.
 void to_json(nlohmann::json& json, const Manifest::File& file);

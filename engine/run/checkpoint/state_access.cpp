@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/nth.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 
 namespace strata {
@@ -38,19 +39,22 @@ class StateHash {
  public:
   explicit StateHash(Communicator* ranks) : ranks_(ranks), self_(ranks == nullptr ? 0 : ranks->rank()) {}
 
-  void add(const Unit& unit, const RangeOfRank& part, const std::function<std::span<const float>()>& read) {
+  /// `pieces`: those of the range that count.
+  void add(const RangeOfRank& part, const std::vector<TensorPiece>& pieces,
+           const std::function<std::span<const float>()>& read) {
     if (self_ == 0) {
-      update(unit, part.range, part.rank == 0 ? read() : receive(part));
+      update(pieces, part.rank == 0 ? read() : receive(part));
     } else if (self_ == part.rank) {
       ranks_->send(read().data(), static_cast<std::size_t>(part.range.count), Element::fp32, 0);
     }
   }
 
   /// If ranks have stretches of tensors: these are put together first.
-  void add_split(const Unit& unit, FlatRange own, const std::function<std::span<const float>()>& read) {
+  void add_split(const Unit& unit, FlatRange own, const std::function<bool(const TensorSpec&)>& counts,
+                 const std::function<std::span<const float>()>& read) {
     std::vector<Run> runs;
     for (const TensorRun& run : runs_in(unit, own)) {
-      if (run.tensor->is_copy) continue;
+      if (run.tensor->is_copy || !counts(*run.tensor)) continue;
       runs.push_back({run.tensor->whole_offset, run.first, run.count(), run.at, self_});
     }
     const std::span<const float> values = own.count > 0 ? read() : std::span<const float>();
@@ -100,8 +104,8 @@ class StateHash {
     return received_;
   }
 
-  void update(const Unit& unit, FlatRange range, std::span<const float> values) {
-    for (const TensorPiece& piece : pieces_in(unit, range)) {
+  void update(const std::vector<TensorPiece>& pieces, std::span<const float> values) {
+    for (const TensorPiece& piece : pieces) {
       hash_.update(std::as_bytes(slice(values, piece.at, piece.count())));
     }
   }
@@ -131,21 +135,30 @@ std::vector<StateKey> keys_of(const Model& model, Flat flat) {
   return keys;
 }
 
+std::vector<TensorPiece> pieces_in(const Model& model, const Unit& unit, StateKey key, FlatRange range) {
+  std::vector<TensorPiece> pieces = pieces_in(unit, range);
+  std::erase_if(pieces, [&](const TensorPiece& piece) { return !keeps(model, *piece.tensor, key); });
+  return pieces;
+}
+
 std::vector<StateKey> saved_keys_of(const Model& model) {
   return model.adapts() ? keys_of(model, Flat::trained) : keys_of(model);
 }
 
-StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKey key)> flat) {
-  const auto all_of = [flat](std::size_t unit, StateKey key) {
-    return FlatRange{0, std::ssize(flat(unit, key)), flat_of(key)};
+StateAccess access_in_memory(const Model& model,
+                             std::function<std::span<float>(std::size_t unit, StateKey key)> flat) {
+  const auto range = [&model](std::size_t unit, StateKey key) {
+    return kept_part(model, model.units[unit], key, whole(model.units[unit], flat_of(key)));
   };
-  const auto write = [flat](std::size_t unit, StateKey key, const auto& fill, const ReadTensor&) {
-    fill(flat(unit, key));
+  const auto values = [flat = std::move(flat), range](std::size_t unit, StateKey key) {
+    const FlatRange kept = range(unit, key);
+    return slice(flat(unit, key), kept.first, kept.count);
   };
-  return {.saved = [all_of](std::size_t unit, Flat of) { return all_of(unit, weights_in(of)); },
-          .read = std::move(flat),
-          .loaded = all_of,
-          .write = write};
+  return {.saved = [&model](std::size_t unit, Flat of) { return whole(model.units[unit], of); },
+          .read = values,
+          .loaded = range,
+          .write = [values](std::size_t unit, StateKey key, const auto& fill,
+                            const ReadTensor&) { fill(values(unit, key)); }};
 }
 
 std::string state_hash(const Model& model, const StateAccess& state, Communicator* ranks) {
@@ -155,13 +168,18 @@ std::string state_hash(const Model& model, const StateAccess& state, Communicato
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const Flat flat : {Flat::trained, Flat::frozen}) {
       if (model.units[unit].elements_of(flat) == 0) continue;
-      const FlatRange own = state.saved(unit, flat);
-      const std::vector<RangeOfRank> parts =
-          is_split ? std::vector<RangeOfRank>() : ranges_in_order(own, ranks);
+      const Unit& of_model = model.units[unit];
       for (const StateKey key : keys_of(model, flat)) {
-        if (is_split) hash.add_split(model.units[unit], own, [&] { return state.read(unit, key); });
-        for (const RangeOfRank& part : parts)
-          hash.add(model.units[unit], part, [&] { return state.read(unit, key); });
+        if (moment_of(key) && kept_stretch(model, of_model, key).count == 0) continue;
+        const FlatRange own = kept_part(model, of_model, key, state.saved(unit, flat));
+        const auto read = [&] { return state.read(unit, key); };
+        if (is_split) {
+          hash.add_split(
+              of_model, own, [&](const TensorSpec& tensor) { return keeps(model, tensor, key); }, read);
+          continue;
+        }
+        for (const RangeOfRank& part : ranges_in_order(own, ranks))
+          hash.add(part, pieces_in(model, of_model, key, part.range), read);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/finite.h"
 #include "base/nth.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "engine/run/checkpoint/refusals.h"
 
@@ -102,15 +103,16 @@ std::string file_name(StateKey key, int rank, int ranks) {
                     : fmt::format("{}-{:05}-of-{:05}.safetensors", name_of(key), rank + 1, ranks);
 }
 
-std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range) {
+std::vector<TensorToWrite> stored_tensors(const Model& model, const Unit& unit, StateKey key,
+                                          FlatRange range) {
   std::vector<TensorToWrite> tensors;
   const TensorSpec* tensor = nullptr;
   StoredPart part;
   const auto finish = [&] {
     if (tensor != nullptr) tensors.push_back(stored_form(*tensor, part));
   };
-  for (const TensorRun& run : runs_in(unit, range)) {
-    if (run.tensor->is_copy) continue;
+  for (const TensorRun& run : runs_in(unit, kept_part(model, unit, key, range))) {
+    if (run.tensor->is_copy || !keeps(model, *run.tensor, key)) continue;
     const std::int64_t distance = run.first - part.first - (part.count - 1) * part.distance;
     const bool goes_on = run.tensor == tensor && run.count() == part.length() &&
                          (part.count == 1 || distance == part.distance);
@@ -136,7 +138,7 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
       base_(std::move(base)) {
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
-  std::vector<StateKey> all_kinds = keys_of(model, kept_moments(manifest.rule, manifest.averages));
+  std::vector<StateKey> all_kinds = keys_of(model, kept_moments(manifest.rules, manifest.averages));
   if (names_base_) std::erase(all_kinds, StateKey::frozen);
   const auto kinds = static_cast<int>(all_kinds.size());
   const int ranks = std::max(1, (static_cast<int>(manifest.files.size()) + kinds - 1) / kinds);
@@ -149,8 +151,7 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
       }
       add_file(folder / name, key, tensors);
     }
-    for (const auto& [name, tensor] : tensors)
-      if (tensor->flat == flat_of(key)) check_parts(key, *tensor);
+    check_tensors(key, manifest.rules, tensors);
   }
 }
 
@@ -169,6 +170,25 @@ void StoredState::add_file(const fs::path& path, StateKey key,
     }
   }
   files_.push_back(path);
+}
+
+/// If one rule updates all tensors, the state has each of them, and else as many as the manifest says.
+void StoredState::check_tensors(StateKey key, const UpdateRules& rules,
+                                const std::map<std::string, const TensorSpec*>& tensors) {
+  const std::optional<Moment> moment = moment_of(key);
+  const bool is_of_some = moment && moment != Moment::ema && rules.size() > 1;
+  std::int64_t found = 0, expected = 0;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor->flat != flat_of(key) || (is_of_some && !parts_[key].contains(name))) continue;
+    check_parts(key, *tensor);
+    ++found;
+  }
+  if (!is_of_some) return;
+  for (const auto& [rule, count] : rules) expected += moments_of(rule).has(*moment) ? count : 0;
+  if (found != expected) {
+    report_damage(folder_, fmt::format("{} has {} tensors of {}; the checkpoint is damaged", name_of(key),
+                                       found, expected));
+  }
 }
 
 /// They must fill the tensor, without holes and without overlap.
@@ -201,6 +221,7 @@ void StoredState::read(std::size_t unit, StateKey key, FlatRange range, std::spa
   assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
   for (const TensorRun& run : runs_in(model_.units[unit], range)) {
+    if (!keeps(model_, *run.tensor, key)) continue;
     read_tensor(key, *run.tensor, run.first, slice(flat, run.at, run.count()));
   }
 }
@@ -208,7 +229,14 @@ void StoredState::read(std::size_t unit, StateKey key, FlatRange range, std::spa
 void StoredState::read_tensor(StateKey key, const TensorSpec& tensor, std::int64_t first,
                               std::span<float> values) {
   if (key == StateKey::frozen && names_base_) return base_(tensor, first, values);
-  const std::vector<Part>& parts = parts_[key].at(tensor.hf_name);
+  const auto found = parts_[key].find(tensor.hf_name);
+  if (found == parts_[key].end()) {
+    throw ConfigError(
+        fmt::format("checkpoint {} has no {} of {}, which another rule updated; use the groups that are "
+                    "there, another checkpoint.path or --fresh",
+                    folder_.string(), name_of(key), tensor.hf_name));
+  }
+  const std::vector<Part>& parts = found->second;
   auto part = std::ranges::upper_bound(parts, first, {}, &Part::last);
   const std::int64_t begin = first;
   for (const std::int64_t last = first + std::ssize(values); first < last; first = part->last, ++part) {

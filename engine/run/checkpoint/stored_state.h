@@ -28,7 +28,8 @@ std::string file_name(StateKey key, int rank, int ranks);
 /// - a part as "NAME[first:last]", with these elements in one dimension;
 /// - parts of equal length at one distance as "NAME[first:last+distance*count]", with a row for each part.
 /// The parts that other ranks save are left out.
-std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range);
+std::vector<TensorToWrite> stored_tensors(const Model& model, const Unit& unit, StateKey key,
+                                          FlatRange range);
 
 /// The weights that adapters stand beside, for checkpoints that only name them.
 struct BaseWeights {
@@ -62,6 +63,8 @@ class StoredState {
 
   void add_file(const std::filesystem::path& path, StateKey key,
                 const std::map<std::string, const TensorSpec*>& tensors);
+  void check_tensors(StateKey key, const UpdateRules& rules,
+                     const std::map<std::string, const TensorSpec*>& tensors);
   void check_parts(StateKey key, const TensorSpec& tensor);
   const FileReader& open(std::size_t file);
 

@@ -83,6 +83,11 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return operations::unpack(on_, instruction);
     case Operation::grad_norm:
       return operations::grad_norm(on_, instruction, step);
+    case Operation::mix_momentum:
+      return instruction.lane == Lane::cpu ? operations::mix_momentum_on_host(on_, instruction)
+                                           : operations::mix_momentum_on_device(on_, instruction);
+    case Operation::orthogonalize:
+      return operations::orthogonalize(on_, instruction);
     case Operation::update:
       return instruction.lane == Lane::cpu ? operations::update_on_host(on_, instruction)
                                            : operations::update_on_device(on_, instruction);

@@ -12,6 +12,7 @@
 #include "base/storage_type.h"
 #include "base/task_arena.h"
 #include "engine/model/compute.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "engine/run/execute/block_scales.h"
 #include "optim/split_master.h"
@@ -20,14 +21,6 @@
 
 namespace strata {
 namespace {
-
-/// The values of a piece among those of all that a rank has; of the last one less, if it ends in padding.
-template <typename Value>
-std::span<Value> part_of(const StateEntry& place, std::span<Value> values) {
-  if (place.piece.is_all()) return values;
-  const std::int64_t all = std::ssize(values), first = std::min(place.piece.first, all);
-  return slice(values, first, std::min(place.piece.count, all - first));
-}
 
 /// Elements of state that one thread writes at a time.
 constexpr std::int64_t kPiece = 256 * 1024;
@@ -162,7 +155,22 @@ FlatRange RunState::saved(std::size_t unit, Flat flat) const {
 FlatRange RunState::loaded(std::size_t unit, StateKey key) const {
   const bool is_needed_whole =
       key == StateKey::master && std::ranges::any_of(places_[unit].copies, &StateEntry::is_whole);
-  return is_needed_whole ? whole(model_.units[unit]) : held(unit, flat_of(key));
+  return is_needed_whole ? whole(model_.units[unit]) : held(unit, key);
+}
+
+FlatRange RunState::kept(std::size_t unit, StateKey key, FlatRange range) const {
+  return kept_part(model_, model_.units[unit], key, range);
+}
+
+template <typename Value>
+std::span<Value> RunState::part_of(const StateEntry& place, std::span<Value> values) const {
+  if (place.piece.is_all()) return values;
+  const auto unit = static_cast<std::size_t>(place.unit);
+  const FlatRange all = held(unit, flat_of(place.part)), covered = held(unit, place.part);
+  const std::int64_t begin = all.first + std::min(place.piece.first, all.count);
+  const std::int64_t end = std::min(begin + place.piece.count, all.end());
+  const FlatRange part = kept(unit, place.part, {begin, end - begin, all.flat});
+  return slice(values, part.first - covered.first, part.count);
 }
 
 std::span<float> RunState::values_of(std::int64_t elements) {
@@ -173,7 +181,7 @@ std::span<float> RunState::values_of(std::int64_t elements) {
 
 /// The values of all pieces of what this rank holds, and of them those that it saves.
 std::span<const float> RunState::read_pieces(std::size_t unit, StateKey key) {
-  const FlatRange range = saved(unit, flat_of(key)), mine = held(unit, flat_of(key));
+  const FlatRange range = saved(unit, key), mine = held(unit, key);
   const std::span<float> values = values_of(mine.count);
   const std::span<const StateEntry> places = places_[unit].of(key);
   const bool is_split = stored_as(places.front().type) == StoredAs::split_masters;
@@ -205,12 +213,12 @@ std::span<const float> RunState::read(std::size_t unit, StateKey key) {
   // place.
   if (stored.as == StoredAs::split_masters)
     stored.parameter = reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data());
-  const FlatRange range = saved(unit, flat_of(key));
+  const FlatRange range = saved(unit, key);
   const Packing packing = stored.as == StoredAs::packed ? packing_of(unit, range.flat) : Packing();
   stored.packing = &packing;
   stored.part = packed_part(packing);
   const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(range.count);
-  return stored.read(range.first - held(unit, range.flat).first, range.count, memory);
+  return stored.read(range.first - held(unit, key).first, range.count, memory);
 }
 
 template <typename Stored, typename Convert>
@@ -275,7 +283,7 @@ void RunState::store(const StateEntry& place, std::span<const float> values, con
 void RunState::write(std::size_t unit, StateKey key, const std::function<void(std::span<float>)>& fill,
                      const ReadTensor& read_tensor) {
   const std::vector<StateEntry>& places = places_[unit].of(key);
-  const FlatRange range = loaded(unit, key), mine = held(unit, flat_of(key));
+  const FlatRange range = loaded(unit, key), mine = held(unit, key);
   const auto is_of_master = key == StateKey::master;
   if (places.empty() && (!is_of_master || places_[unit].copies.empty())) return;  // another stage's
   const bool is_floats = !places.empty() && stored_as(places.front().type) == StoredAs::floats;

@@ -33,10 +33,13 @@ class RunState {
   /// hold the same share that out. Of a unit of another stage it has nothing, or a copy that nobody saves.
   FlatRange held(std::size_t unit, Flat flat) const;
   FlatRange saved(std::size_t unit, Flat flat) const;
+  /// What of that there is of this state.
+  FlatRange held(std::size_t unit, StateKey key) const { return kept(unit, key, held(unit, flat_of(key))); }
+  FlatRange saved(std::size_t unit, StateKey key) const { return kept(unit, key, saved(unit, flat_of(key))); }
   /// What it must be given: all of a master if it keeps the parameter whole.
   FlatRange loaded(std::size_t unit, StateKey key) const;
 
-  /// The values of saved(unit, flat_of(kind)), wherever they live and however they are stored; valid until
+  /// The values of saved(unit, key), wherever they live and however they are stored; valid until
   /// the next call.
   std::span<const float> read(std::size_t unit, StateKey key);
   /// As StateAccess::write: `fill` is not called if this rank wants nothing.
@@ -74,6 +77,10 @@ class RunState {
     bool is_empty() const;
   };
 
+  FlatRange kept(std::size_t unit, StateKey key, FlatRange range) const;
+  /// Those of `values`, which are all of held(unit, key), that a place has.
+  template <typename Value>
+  std::span<Value> part_of(const StateEntry& place, std::span<Value> values) const;
   static std::vector<BufferId> find_instances(const Program& program);
   static std::vector<UnitPlaces> find_places(const Program& program);
   const Mesh& mesh() const { return plan_.strategy.mesh; }

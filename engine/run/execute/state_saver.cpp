@@ -1,27 +1,36 @@
 #include "engine/run/execute/state_saver.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/system_error.h"
 #include "engine/config/choices.h"
 #include "engine/config/run_config.h"
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 
 namespace strata {
 namespace {
 
+Role role_of(StateKey key) {
+  if (const std::optional<Moment> moment = moment_of(key)) return role_of(*moment);
+  return key == StateKey::frozen ? Role::frozen : Role::master;
+}
+
 /// As a step saves them: those whose updates belong to the next round come last.
-std::vector<SavedUnit> units_in_order(const Program& program,
-                                      const std::function<FlatRange(std::size_t, Flat)>& saved) {
-  std::vector<SavedUnit> units;
+SaveOrder units_in_order(const Program& program, const Model& model,
+                         const std::function<FlatRange(std::size_t, Flat)>& saved) {
+  SaveOrder units;
   for (const Serves serves : {Serves::step, Serves::step_before}) {
     for (const Instruction& instruction : program.instructions) {
-      if (instruction.operation != Operation::save) continue;
-      if (instruction.serves != serves || instruction.piece.first > 0) continue;
+      if (instruction.operation != Operation::save || instruction.serves != serves) continue;
       const auto unit = static_cast<std::size_t>(instruction.unit);
-      if (instruction.find(Role::master) >= 0) units.push_back({unit, saved(unit, Flat::trained)});
-      if (instruction.find(Role::frozen) >= 0) units.push_back({unit, saved(unit, Flat::frozen)});
+      for (const StateKey key : saved_keys_of(model)) {
+        const bool is_more_of_it = !units[key].empty() && units[key].back().unit == unit;
+        if (instruction.find(role_of(key)) < 0 || is_more_of_it) continue;
+        units[key].push_back({unit, kept_part(model, model.units[unit], key, saved(unit, flat_of(key)))});
+      }
     }
   }
   return units;
@@ -89,7 +98,7 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, c
 
 StateSaver::StateSaver(Setup setup)
     : setup_(std::move(setup)),
-      units_(units_in_order(*setup_.program, setup_.saved)),
+      units_(units_in_order(*setup_.program, *setup_.model, setup_.saved)),
       copy_(std::move(setup_.stream), setup_.watchdog_seconds),
       piece_(kLargestRead) {}
 
@@ -116,11 +125,13 @@ void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, St
   if (!checkpoint_) try_to([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
   if (!checkpoint_) return;
   const Flat flat = flat_of(key);
-  const FlatRange held = setup_.held(unit, flat), saved = setup_.saved(unit, flat);
-  const std::int64_t begin = held.first + piece.first;
-  const std::int64_t end = piece.is_all() ? held.end() : begin + piece.count;
+  FlatRange held = setup_.held(unit, flat);
+  if (!piece.is_all()) held = {held.first + piece.first, piece.count, flat};
+  held = kept_part(*setup_.model, setup_.model->units[unit], key, held);
+  const FlatRange saved = setup_.saved(unit, flat);
+  const std::int64_t begin = held.first;
   const std::int64_t first = std::clamp(begin, saved.first, saved.end());
-  const FlatRange range = {first, std::clamp(end, saved.first, saved.end()) - first, flat};
+  const FlatRange range = {first, std::clamp(held.end(), saved.first, saved.end()) - first, flat};
   checkpoint_->add({unit, range}, key, [&](std::int64_t from, std::int64_t count) {
     return stored.read(range.first - begin + from, count, piece_);
   });

@@ -73,7 +73,7 @@ class StateSaver {
   void try_to(const Action& action);
 
   Setup setup_;
-  std::vector<SavedUnit> units_;
+  SaveOrder units_;
   DeviceCopy copy_;
   StepRecord record_;
   std::vector<float> piece_;  ///< of values that are not stored as floats, on their way to the file

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 
 namespace strata {
@@ -38,8 +39,13 @@ std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, s
                       .number = static_cast<std::uint32_t>(u),
                       .first = range.first,
                       .counted = counted_in(pieces),
-                      .parts = {}});
+                      .parts = {},
+                      .matrices = updated_matrices(model, unit)});
     UnitShare& share = shares.back();
+    for (const Moment moment : kMoments) {
+      const FlatRange kept = kept_part(model, unit, key_of(moment), range);
+      share.kept[moment] = {kept.first - range.first, kept.count};
+    }
     if (strategy.packed.has(Flat::trained) || strategy.packed.has(Flat::frozen)) {
       share.trained = packing_of(model, strategy, u, Flat::trained);
       share.frozen = packing_of(model, strategy, u, Flat::frozen);

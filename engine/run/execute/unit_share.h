@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/enum_array.h"
 #include "engine/model/graph/unit.h"
+#include "engine/model/updated_matrices.h"
 #include "engine/plan/lower/strategy.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 
@@ -27,6 +30,9 @@ struct UnitShare {
   /// them. Padding may be among them.
   std::vector<Stretch> counted;
   std::vector<UpdatedPart> parts;
+  /// The shard's elements that each moment covers.
+  EnumArray<Moment, Stretch> kept = {};
+  std::vector<UpdatedMatrix> matrices = {};  ///< of the whole unit
   /// Those rows that the rank has of a table whose gradient has values in few rows.
   Stretch rows = {};
   Packing trained = {}, frozen = {};  ///< how its parameters are packed, those of all holders

@@ -159,7 +159,7 @@ int run_plan(const PlanCommand& command) {
   line.end();
   // A run of several models shows the plan of the first ranks for all.
   const std::span shown(plans.begin(), is_several ? 1 : plans.size());
-  const bool has_policies = !is_several && !config.optimizer.groups.empty();
+  const bool has_policies = !is_several && config.optimizer.has_several_policies();
   if (command.json != "-") {
     std::string text =
         fits_text(fullest_tiers(plans), static_cast<double>(tokens) / planned, config.ranks() > 1) +

@@ -191,7 +191,7 @@ void TrainingRun::say_plan(const Trainer& trainer) {
   if (run_.is_several) saves.path = run_.checkpoint_path;
   if (command_.profiled_steps == 0) opening_.say(saves_text(saves));
   opening_.detail(plan_text(plan, planner_->models(), &measured_));
-  if (!run_.is_several && !first().optimizer.groups.empty())
+  if (!run_.is_several && first().optimizer.has_several_policies())
     opening_.detail(policies_text(prepared_.models.front().model));
   opening_.detail("scratch  " + scratch_text(prepared_.machine.scratch));
   say_machine(trainer, opening_);

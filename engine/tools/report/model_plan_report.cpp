@@ -110,6 +110,17 @@ std::string saved_text(const ModelPlan& plan, const Model& model) {
   return text;
 }
 
+/// Of what is trained; a mean if tensors have different rules.
+nlohmann::json state_bytes_per_parameter(const ModelPlan& plan) {
+  if (plan.state_bytes % plan.trained_parameters == 0) return plan.state_bytes / plan.trained_parameters;
+  return static_cast<double>(plan.state_bytes) / static_cast<double>(plan.trained_parameters);
+}
+
+std::string state_bytes_text(const ModelPlan& plan) {
+  const nlohmann::json bytes = state_bytes_per_parameter(plan);
+  return bytes.is_number_float() ? fmt::format("{:.1f}", bytes.get<double>()) : bytes.dump();
+}
+
 }  // namespace
 
 std::string text_of_only_model(const Plan& run, const Model& model, const MachineRates* rates) {
@@ -126,12 +137,10 @@ std::string text_of_only_model(const Plan& run, const Model& model, const Machin
                    strata::name_of(strategy.computes_in()), saved_text(plan, model)));
   if (strategy.is_asynchronous()) line("weights  " + stale_text(plan));
   line(fmt::format(
-      "state    {} bytes per {}, {} in all; on the device for {} of {} units",
-      strategy.state_format.state_bytes(strategy.precision),
+      "state    {} bytes per {}, {} in all; on the device for {} of {} units", state_bytes_text(plan),
       model.freezes() ? fmt::format("trained parameter, {} per frozen one", size_of(strategy.precision))
                       : "parameter",
-      format_bytes(strategy.state_format.state_bytes(strategy.precision) * plan.trained_parameters),
-      count_units(plan, true), count_units(plan, false)));
+      format_bytes(plan.state_bytes), count_units(plan, true), count_units(plan, false)));
   if (const PackedBytes bytes = packed_bytes(plan.training.program); bytes.packed > 0)
     line(fmt::format("packed   parameters of blocks are kept and travel in {}, in place of {}",
                      format_bytes(bytes.packed), format_bytes(bytes.whole)));
@@ -160,7 +169,7 @@ nlohmann::json model_plan_json(const ModelPlan& plan, const MachineRates* rates)
       {"order", order_of(plan.strategy)},
       {"precision", strata::name_of(plan.strategy.computes_in())},
       {"units_with_device_state", count_units(plan, true)},
-      {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
+      {"state_bytes_per_parameter", state_bytes_per_parameter(plan)},
       {"traffic", traffic_json(plan.training)},
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},

@@ -80,7 +80,9 @@ std::string policies_text(const Model& model) {
   for (const Updated& updated : updated_by_policies(model)) {
     const UpdatePolicy& policy = updated.policy;
     const double factor = policy.learning_rate_factor;
-    const std::string rate = factor == 1 ? "lr" : fmt::format("lr x {}", factor);
+    const double scale = policy.settings.scale;
+    const std::string rate = fmt::format("lr{}{}", factor == 1 ? "" : fmt::format(" x {}", factor),
+                                         scale == 1 ? "" : fmt::format(", scaled by {:.3g}", scale));
     const std::string schedule =
         policy.schedule == 0 ? "" : fmt::format(" by the schedule of group {}", policy.schedule);
     text += fmt::format("{:<8} {}, {}{}, weight decay {}: {} parameters, {}\n",
@@ -96,6 +98,7 @@ nlohmann::json policies_json(const Model& model) {
     const std::size_t group = updated.policy.schedule;
     json.push_back({{"rule", name_of(updated.policy.rule)},
                     {"lr_factor", updated.policy.learning_rate_factor},
+                    {"scale", updated.policy.settings.scale},
                     {"schedule_of_group", group == 0 ? nlohmann::json() : nlohmann::json(group)},
                     {"weight_decay", updated.policy.weight_decay},
                     {"parameters", updated.parameters},

@@ -55,5 +55,8 @@ void save(OperationContext& on, const Instruction& instruction, std::int64_t ste
 // updates.cpp
 void update_on_device(OperationContext& on, const Instruction& instruction);
 void update_on_host(OperationContext& on, const Instruction& instruction);
+void mix_momentum_on_device(OperationContext& on, const Instruction& instruction);
+void mix_momentum_on_host(OperationContext& on, const Instruction& instruction);
+void orthogonalize(OperationContext& on, const Instruction& instruction);
 
 }  // namespace strata::operations

@@ -1,59 +1,88 @@
-// Updates of a piece of a unit, on the host and on the device.
+// Updates of a piece of a unit, on the host and on the device, and what comes before those of matrices.
 #include <algorithm>
+#include <optional>
 
+#include "engine/device/elementwise_calls.h"
+#include "engine/device/newton_schulz.h"
 #include "engine/device/state_calls.h"
 #include "engine/run/execute/operations/kinds.h"
+#include "optim/momentum.h"
 #include "optim/update.h"
 
 namespace strata::operations {
 namespace {
 
-/// What the instruction's piece of a unit has.
+/// The instruction's piece of a unit, without moments. Only an update has a parameter and its master.
 OptimizerState state_of_piece(const OperationContext& on, const Instruction& instruction) {
-  const Operand& parameter = *instruction.find_operand(Role::parameter);
+  const Operand* parameter = instruction.find_operand(Role::parameter);
   const Operand& gradient = *instruction.find_operand(Role::gradient);
   const Operand* master = instruction.find_operand(Role::master);
   const bool is_split = master != nullptr && master->type == ElementType::low_half;
   const std::int64_t first = instruction.piece.first;
-  std::byte* updated = on.address(parameter.buffer) + first * size_of(parameter.type);
-  OptimizerState state = {
-      .precision = dtype_of(parameter.type),
-      .format = {.split_master = is_split},
-      .elements = instruction.piece.is_all() ? parameter.elements : instruction.piece.count,
-      .master = master == nullptr ? updated : on.address(master->buffer),
-      .gradient = on.address(gradient.buffer) + first * size_of(gradient.type),
-      .parameter = updated,
-      .unit = static_cast<std::uint32_t>(instruction.unit),
-      .first = on.share(instruction).first + first};
-  for (const Moment moment : kMoments) {
+  std::byte* updated =
+      parameter == nullptr ? nullptr : on.address(parameter->buffer) + first * size_of(parameter->type);
+  return {.precision = dtype_of(gradient.type),
+          .format = {.split_master = is_split},
+          .elements = instruction.piece.is_all() ? gradient.elements : instruction.piece.count,
+          .master = master == nullptr ? updated : on.address(master->buffer),
+          .gradient = on.address(gradient.buffer) + first * size_of(gradient.type),
+          .parameter = updated,
+          .unit = static_cast<std::uint32_t>(instruction.unit),
+          .first = on.share(instruction).first + first};
+}
+
+/// Gives a part of a piece, `at` elements behind the shard's first, those moments that are among the
+/// instruction's operands.
+void add_moments(const OperationContext& on, const Instruction& instruction, Moments moments, std::int64_t at,
+                 OptimizerState& state) {
+  moments.for_each([&](Moment moment) {
     const Operand* stored = instruction.find_operand(role_of(moment));
-    if (stored == nullptr) continue;
+    if (stored == nullptr) return;
+    const std::int64_t begin = std::max(on.share(instruction).kept[moment].first, instruction.piece.first);
     (moment == Moment::ema ? state.format.average : state.format.moments) = dtype_of(stored->type);
-    state.of(moment) = on.address(stored->buffer);
-  }
-  return state;
+    state.of(moment) = on.address(stored->buffer) + (at - begin) * size_of(stored->type);
+  });
 }
 
 /// Calls update(state, number of the policy) for each part of the instruction's unit that one policy updates,
-/// as far as it lies in the instruction's piece of this rank's shard.
-template <typename Update>
-void update_parts(const OperationContext& on, const Instruction& instruction, const Update& update) {
+/// as far as it lies in the instruction's piece of this rank's shard. The state has those `moments_of(rule)`
+/// that are among the operands.
+template <typename Update, typename MomentsOf>
+void update_parts(const OperationContext& on, const Instruction& instruction, const MomentsOf& moments_of,
+                  const Update& update) {
   const OptimizerState piece = state_of_piece(on, instruction);
   const std::int64_t begin = instruction.piece.first, end = begin + piece.elements;
   for (const UpdatedPart& part : on.share(instruction).parts) {
     const std::int64_t first = std::max(part.at, begin), last = std::min(part.end(), end);
-    if (first >= last) continue;
+    const UpdateRule rule = on.setup.optimizer.policies[part.policy].rule;
+    const std::optional<Moments> moments = moments_of(rule);
+    if (first >= last || !moments) continue;
     OptimizerState state = piece.part(first - begin, last - first);
-    state.rule = on.setup.optimizer.policies[part.policy].rule;
+    state.rule = rule;
+    add_moments(on, instruction, *moments, first, state);
     update(state, part.policy);
   }
+}
+
+/// In the gradient's place.
+Matrix direction_of(const OptimizerState& state) {
+  return {const_cast<void*>(state.gradient), state.precision, 1, state.elements};
+}
+
+std::optional<Moments> moments_of_step(UpdateRule rule) {
+  return stepped_moments(rule) | Moments{Moment::ema};
+}
+
+/// Nothing for a rule that has no momentum of matrices.
+std::optional<Moments> moments_of_mix(UpdateRule rule) {
+  return needs_matrices(rule) ? std::optional(Moments{kMixedMoment}) : std::nullopt;
 }
 
 }  // namespace
 
 void update_on_device(OperationContext& on, const Instruction& instruction) {
   const StepScalars scalars(on.operand<std::byte>(instruction, Role::step_scalars));
-  update_parts(on, instruction, [&](const OptimizerState& state, std::size_t policy) {
+  update_parts(on, instruction, moments_of_step, [&](const OptimizerState& state, std::size_t policy) {
     on.kernels.run(ParameterUpdate{.skip = scalars.skip(),
                                    .step = scalars.of_policy(policy),
                                    .average = scalars.average(),
@@ -64,12 +93,49 @@ void update_on_device(OperationContext& on, const Instruction& instruction) {
 void update_on_host(OperationContext& on, const Instruction& instruction) {
   const StepScalars scalars(on.span<std::byte>(*instruction.find_operand(Role::step_scalars)).data());
   on.workers.execute([&] {
-    update_parts(on, instruction, [&](const OptimizerState& state, std::size_t policy) {
+    update_parts(on, instruction, moments_of_step, [&](const OptimizerState& state, std::size_t policy) {
       on.meter().touch(state);
       if (*scalars.skip() != 0) return round_masters(state);
       update(*scalars.of_policy(policy), state, *scalars.average());
     });
   });
+}
+
+void mix_momentum_on_device(OperationContext& on, const Instruction& instruction) {
+  const StepScalars scalars(on.operand<std::byte>(instruction, Role::step_scalars));
+  update_parts(on, instruction, moments_of_mix, [&](const OptimizerState& state, std::size_t policy) {
+    on.kernels.run(MomentumMix{.skip = scalars.skip(),
+                               .step = scalars.of_policy(policy),
+                               .state = state,
+                               .direction = direction_of(state)});
+  });
+}
+
+void mix_momentum_on_host(OperationContext& on, const Instruction& instruction) {
+  const StepScalars scalars(on.span<std::byte>(*instruction.find_operand(Role::step_scalars)).data());
+  on.workers.execute([&] {
+    update_parts(on, instruction, moments_of_mix, [&](const OptimizerState& state, std::size_t policy) {
+      on.meter().touch(state);
+      if (*scalars.skip() == 0) mix_momentum(*scalars.of_policy(policy), state, direction_of(state).data);
+    });
+  });
+}
+
+void orthogonalize(OperationContext& on, const Instruction& instruction) {
+  const UnitShare& share = on.share(instruction);
+  const Operand& gradient = *instruction.find_operand(Role::gradient);
+  const Operand* gathered = instruction.find_operand(Role::source);
+  const Operand& directions = gathered == nullptr ? gradient : *gathered;
+  std::byte* first = on.address(directions.buffer);
+  const Bytes element = size_of(directions.type);
+  auto* workspace = on.operand<std::byte>(instruction, Role::workspace);
+  for (const auto& [offset, rows, columns] : share.matrices) {
+    strata::orthogonalize(on.kernels, {first + offset * element, dtype_of(directions.type), rows, columns},
+                          workspace);
+  }
+  if (gathered == nullptr) return;
+  const Matrix own = on.flat(gradient);
+  on.kernels.run(Cast{{first + share.first * element, own.dtype, 1, own.columns}, own});
 }
 
 }  // namespace strata::operations

@@ -65,6 +65,9 @@ inline float __fdiv_rn(float a, float b) {
 inline float __fsqrt_rn(float a) {
   return std::sqrt(a);
 }
+inline double __dsqrt_rn(double a) {
+  return std::sqrt(a);
+}
 inline float rsqrtf(float a) {
   return 1.0F / std::sqrt(a);
 }
