@@ -52,7 +52,7 @@ KERNELS = {
     "head_norm_kernel": Limits(1280, stored=1, loaded=1),  # a head's deviation; a token's place
     "list_documents_kernel": Limits(1536),
     "magnitude_factors": Limits(1536),
-    "momentum_kernel": Limits(1536),
+    "momentum_kernel": Limits(1536, stored=2, loaded=9),  # coefficients, and one element of each array at the end
     "move_entries_kernel": Limits(1536),
     "move_rows_kernel": Limits(1536, loaded=2),  # where a slot's document is, and its length
     "move_statistics_kernel": Limits(1536),

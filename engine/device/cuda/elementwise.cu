@@ -258,15 +258,23 @@ struct Blended {
   float x_factor, sums_factor;
 };
 
-template <typename T>
+/// `run` elements of a row by each thread, of columns that are a multiple of them.
+template <int run, typename T>
 __global__ void __launch_bounds__(kElementThreads) blend_kernel(Blended<T> b) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
-  if (i >= b.elements) return;
+  const std::int64_t first = (std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x) * run;
+  if (first >= b.elements) return;
   const bool is_one_row = b.columns == b.elements;  // then no division takes longer than the memory
-  const std::int64_t row = is_one_row ? 0 : i / b.columns, column = is_one_row ? i : i % b.columns;
-  const float of_x = __fmul_rn(b.x_factor, to_float(b.x.row(row)[column]));
-  const float of_sums = __fmul_rn(b.sums_factor, b.sums.row(row)[column]);
-  b.out.row(row)[column] = from_float<T>(__fadd_rn(of_x, of_sums));
+  const std::int64_t row = is_one_row ? 0 : first / b.columns;
+  const std::int64_t column = is_one_row ? first : first % b.columns;
+  const auto x = load_run<run>(b.x.row(row) + column);
+  const auto sums = load_run<run>(b.sums.row(row) + column);
+  Run<T, run> out;
+#pragma unroll
+  for (int i = 0; i < run; ++i) {
+    const float of_x = __fmul_rn(b.x_factor, to_float(x.values[i]));
+    out.values[i] = from_float<T>(__fadd_rn(of_x, __fmul_rn(b.sums_factor, sums.values[i])));
+  }
+  store_run(out, b.out.row(row) + column);
 }
 
 struct Copy {
@@ -350,9 +358,15 @@ void run_on_cuda(const CudaContext& context, const Blend& call) {
                                 .out = rows_of<T>(call.out),
                                 .x_factor = call.x_factor,
                                 .sums_factor = call.sums_factor};
-    const std::int64_t blocks = divide_rounding_up(blended.elements, kElementThreads);
-    launch(blend_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kElementThreads), 0, context.stream,
-           blended);
+    constexpr int kMost = 16 / sizeof(float);
+    with_run<kMost>(
+        blended.columns,
+        [&](auto run) {
+          const std::int64_t blocks = divide_rounding_up(blended.elements, kElementThreads * run);
+          launch(blend_kernel<run, T>, dim3(static_cast<unsigned>(blocks)), dim3(kElementThreads), 0,
+                 context.stream, blended);
+        },
+        blended.x, blended.sums, blended.out);
   });
 }
 void run_on_cuda(const CudaContext& context, const Addition& call) {

@@ -303,6 +303,8 @@ void average_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
 
 template <typename Precision, typename Stored>
 struct Momentum {
+  static constexpr int kRun = 16 / static_cast<int>(std::max(sizeof(Precision), sizeof(Stored)));
+
   const std::uint32_t* skip;
   const MuonCoefficients* step;
   const Precision* gradient;
@@ -312,19 +314,64 @@ struct Momentum {
   std::uint32_t unit, first;  ///< name the random bits
 };
 
-/// As mix_momentum() of optim/momentum.h.
-template <typename Precision, typename Stored>
-__global__ void __launch_bounds__(kUpdateThreads) momentum_kernel(Momentum<Precision, Stored> x) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x;
-  if (*x.skip != 0 || i >= x.elements) return;
+/// Elements [first, first + run), as mix_momentum() of optim/momentum.h has them.
+template <int run, typename Types>
+__device__ void mix_run(const Types& x, std::int64_t first) {
   const auto& s = *x.step;
-  const float gradient = __fmul_rn(to_float(x.gradient[i]), s.gradient_scale);
-  float buffer = to_float(x.buffer[i]);
-  buffer = __fadd_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(gradient, buffer)));
-  const float direction = __fsub_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(buffer, gradient)));
-  x.direction[i] = from_float<Precision>(__fdiv_rn(direction, s.gradient_scale));
-  const std::uint32_t counter = rounding_key(s.rounding, x.unit) + x.first;
-  store_moment(buffer, random_half(mix_bits(counter + static_cast<std::uint32_t>(i)), 0), x.buffer[i]);
+  auto gradients = load_run<run>(x.gradient + first);
+  auto buffers = load_run<run>(x.buffer + first);
+  const std::uint32_t counter =
+      rounding_key(s.rounding, x.unit) + x.first + static_cast<std::uint32_t>(first);
+#pragma unroll
+  for (int i = 0; i < run; ++i) {
+    const float gradient = __fmul_rn(to_float(gradients.values[i]), s.gradient_scale);
+    float buffer = to_float(buffers.values[i]);
+    buffer = __fadd_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(gradient, buffer)));
+    const float direction = __fsub_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(buffer, gradient)));
+    gradients.values[i] =
+        from_float<std::remove_cvref_t<decltype(*x.direction)>>(__fdiv_rn(direction, s.gradient_scale));
+    store_moment(buffer, random_half(mix_bits(counter + static_cast<std::uint32_t>(i)), 0),
+                 buffers.values[i]);
+  }
+  store_run(gradients, x.direction + first);
+  store_run(buffers, x.buffer + first);
+}
+
+/// `run`: Types::kRun if every array is aligned for it, or 1.
+template <int run, typename Types>
+__global__ void __launch_bounds__(kUpdateThreads) momentum_kernel(Types x) {
+  if (*x.skip != 0) return;
+  const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
+  if (first + run <= x.elements) {
+    mix_run<run>(x, first);
+  } else {
+#pragma unroll 1  // the end: unrolled it would be most of the code
+    for (std::int64_t i = first; i < x.elements; ++i) mix_run<1>(x, i);
+  }
+}
+
+template <typename Precision, typename Stored>
+void mix_of_types(const CudaContext& context, const MomentumMix& call) {
+  using Types = Momentum<Precision, Stored>;
+  const OptimizerState& state = call.state;
+  const Types x = {.skip = call.skip,
+                   .step = &call.step->muon,  // only an address, in the device's memory
+                   .gradient = static_cast<const Precision*>(state.gradient),
+                   .direction = static_cast<Precision*>(call.direction.data),
+                   .buffer = static_cast<Stored*>(state.of(Moment::momentum_buffer)),
+                   .elements = state.elements,
+                   .unit = state.unit,
+                   .first = static_cast<std::uint32_t>(state.first)};
+  constexpr int kRun = Types::kRun;
+  const auto enqueue = [&](auto kernel, std::int64_t run) {
+    const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads * run);
+    launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, context.stream, x);
+  };
+  if (is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.direction) && is_aligned<kRun>(x.buffer)) {
+    enqueue(momentum_kernel<kRun, Types>, kRun);
+  } else {
+    enqueue(momentum_kernel<1, Types>, 1);
+  }
 }
 
 constexpr std::int64_t kBlock = 64 * 1024;  ///< elements of one partial sum, as in optim/gradient_norm.cpp
@@ -459,29 +506,12 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
 }
 
 void run_on_cuda(const CudaContext& context, const MomentumMix& call) {
-  const OptimizerState& state = call.state;
-  if (state.elements == 0) return;
-  with_storage_type(state.precision, [&](auto precision) {
-    const auto mix = [&](auto moment) {
-      using Precision = decltype(precision);
-      using Stored = decltype(moment);
-      const Momentum<Precision, Stored> x = {
-          .skip = call.skip,
-          .step = &call.step->muon,  // only an address
-          .gradient = static_cast<const Precision*>(state.gradient),
-          .direction = static_cast<Precision*>(call.direction.data),
-          .buffer = static_cast<Stored*>(state.of(Moment::momentum_buffer)),
-          .elements = state.elements,
-          .unit = state.unit,
-          .first = static_cast<std::uint32_t>(state.first)};
-      const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads);
-      launch(momentum_kernel<Precision, Stored>, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0,
-             context.stream, x);
-    };
-    if (state.format.moments == DType::bf16) {
-      mix(bfloat16());
+  if (call.state.elements == 0) return;
+  with_storage_type(call.state.precision, [&](auto precision) {
+    if (call.state.format.moments == DType::bf16) {
+      mix_of_types<decltype(precision), bfloat16>(context, call);
     } else {
-      mix(float());
+      mix_of_types<decltype(precision), float>(context, call);
     }
   });
 }
