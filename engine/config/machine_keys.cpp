@@ -71,16 +71,10 @@ void add_parallel(std::vector<Key>& keys) {
                                parallel.replicate, parallel.context > 1 ? " times parallel.context" : "",
                                holders);
           });
-  require(section.add<Int>("tensor", &S::tensor, "ranks",
-                           "Ranks that share each layer (tensor parallelism): its heads, the columns inside "
-                           "its MLP, and the vocabulary of embedding and head.",
-                           between_one_and_most),
-          {"optimizer.type"}, [](const RunConfig& c) -> std::string {
-            return c.parallel.tensor > 1 && c.optimizer.type == OptimizerType::muon
-                       ? "optimizer.type muon needs whole matrices, which these ranks would share; use "
-                         "parallel.data or parallel.pipeline instead"
-                       : "";
-          });
+  section.add<Int>("tensor", &S::tensor, "ranks",
+                   "Ranks that share each layer (tensor parallelism): its heads, the columns inside its MLP, "
+                   "and the vocabulary of embedding and head.",
+                   between_one_and_most);
   require(section.add<Boolean>("sequence", &S::sequence, "",
                                "Tensor-parallel ranks share the tokens between layers, too (sequence "
                                "parallelism): norms, sums, and activations that pass from layer to layer and "

@@ -8,12 +8,29 @@
 
 namespace strata {
 
-/// A whole matrix in a unit's trained flat parameter.
-struct UpdatedMatrix {
-  std::int64_t offset = 0, rows = 0, columns = 0;
+/// What a rank has of a matrix, row-major: these columns of these rows.
+struct MatrixPart {
+  std::vector<Stretch> rows, columns;
 };
 
-/// In their order. REQUIRES: no ranks share tensors of the unit.
+struct UpdatedMatrix {
+  std::int64_t offset = 0;             ///< of what a rank has, in the unit's trained flat parameter
+  std::int64_t rows = 0, columns = 0;  ///< of the whole matrix
+  MatrixPart part = {};                ///< what this rank has; no stretches: all
+
+  bool is_whole() const { return part.rows.empty(); }
+  /// Elements that a rank has.
+  std::int64_t own_elements() const;
+  /// What the number-th of the ranks that share it has, if this one is number `own`.
+  MatrixPart part_of(std::int64_t number, std::int64_t own) const;
+};
+
+/// Bytes of the workspace for one: first the whole matrix, if ranks share it, then orthogonalize()'s.
+Bytes orthogonalization_bytes(const UpdatedMatrix& matrix, DType precision);
+/// Of them those of the whole matrix.
+Bytes assembled_bytes(const UpdatedMatrix& matrix, DType precision);
+
+/// In their order.
 std::vector<UpdatedMatrix> updated_matrices(const Model& model, const Unit& unit);
 
 }  // namespace strata

@@ -213,8 +213,6 @@ TEST(Muon, RefusesWhatItCannotDo) {
               HasSubstr("optimizer.groups: type of group 1 belongs to optimizer.type muon, not lion"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: muon, groups: [{tensors: a, type: sgd}]}\n"),
               HasSubstr("optimizer.groups: type of group 1 must be muon or adamw, not sgd"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: muon}\nparallel: {tensor: 2}\n"),
-              HasSubstr("parallel.tensor: optimizer.type muon needs whole matrices"));
 }
 
 TEST(EmaAndSpike, RefuseKeysThatDoNothing) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -12,6 +13,8 @@
 #include "engine/config/run_config.h"
 #include "engine/device/loss_calls.h"
 #include "engine/model/model.h"
+#include "engine/run/checkpoint/manifest.h"
+#include "engine/run/checkpoint/stored_state.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
@@ -34,15 +37,16 @@ struct TensorLayout {
   bool tied = true;
   bool sequence = false;
   double momentum = 0;  ///< of SGD; 0: AdamW
+  bool muon = false;
   int ranks() const { return tensor * stages * data; }
 };
 
 std::string name_of(const TensorLayout& layout) {
-  return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}{}",
-                     layout.architecture, layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor,
-                     layout.stages, layout.data, layout.replicate, layout.zero_stage,
-                     layout.recompute == Recompute::full ? "recomputed" : "saved",
-                     layout.sequence ? "_sequence" : "", layout.momentum > 0 ? "_momentum" : "");
+  return fmt::format(
+      "{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}{}{}", layout.architecture,
+      layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor, layout.stages, layout.data,
+      layout.replicate, layout.zero_stage, layout.recompute == Recompute::full ? "recomputed" : "saved",
+      layout.sequence ? "_sequence" : "", layout.momentum > 0 ? "_momentum" : "", layout.muon ? "_muon" : "");
 }
 
 /// What `architecture`'s config says otherwise than llama's.
@@ -89,6 +93,7 @@ class TensorTest : public ::testing::Test {
       config.optimizer.type = OptimizerType::sgd;
       config.optimizer.momentum = layout.momentum;
     }
+    if (layout.muon) config.optimizer.type = OptimizerType::muon;
     config.optimizer.learning_rate = 1e-3;  // with more, last bits grow within the steps to more than 1e-5
     config.train.recompute = layout.recompute;
     config.train.threads = 1;
@@ -106,7 +111,8 @@ class TensorTest : public ::testing::Test {
                    .recompute = layout.recompute,
                    .vocabulary = layout.vocabulary,
                    .tied = layout.tied,
-                   .momentum = layout.momentum});
+                   .momentum = layout.momentum,
+                   .muon = layout.muon});
   }
 
   test::TemporaryFolder folder_;
@@ -169,8 +175,46 @@ INSTANTIATE_TEST_SUITE_P(
                       TensorLayout{.tensor = 4, .data = 2, .zero_stage = 1, .architecture = "qwen2"},
                       TensorLayout{.tensor = 4, .architecture = "qwen3", .recompute = Recompute::none},
                       TensorLayout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"},
-                      TensorLayout{.data = 2, .zero_stage = 1, .momentum = 0.9}),
+                      TensorLayout{.data = 2, .zero_stage = 1, .momentum = 0.9},
+                      // Matrices are whole where they are orthogonalized.
+                      TensorLayout{.muon = true}, TensorLayout{.data = 2, .zero_stage = 3, .muon = true},
+                      TensorLayout{.stages = 2, .data = 2, .zero_stage = 1, .muon = true},
+                      TensorLayout{.architecture = "gpt2", .muon = true},
+                      TensorLayout{.data = 2, .architecture = "qwen3_moe", .muon = true}),
     [](const auto& info) { return name_of(info.param); });
+
+/// Of the only checkpoint in the folder.
+test::Tensors weights_in(const std::filesystem::path& folder, const Model& model) {
+  const std::filesystem::path saved = folder / fmt::format("step-{:08}", kTensorSteps);
+  StoredState state(saved, read_manifest(saved / kManifestName), model);
+  test::Tensors weights;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    for (const TensorSpec& tensor : model.units[unit].tensors) {
+      std::vector<float>& values = weights[tensor.hf_name];
+      values.resize(static_cast<std::size_t>(tensor.elements));
+      state.read(unit, StateKey::master, {tensor.offset, tensor.elements}, values);
+    }
+  }
+  return weights;
+}
+
+TEST_F(TensorTest, MuonGivesTheWeightsOfOneRankInThreeDimensions) {
+  const TensorLayout layout = {.stages = 2, .data = 2, .muon = true};
+  RunConfig alone = this->alone(layout), ranks = config(layout);
+  // A last bit of a gradient changes what bf16 rounds, and so half a percent of a small singular value's
+  // direction. Steps of a thousandth of the weights in all are short enough for 1e-5, and a matrix that was
+  // put together in a wrong way would be a thousandth off.
+  alone.optimizer.learning_rate = ranks.optimizer.learning_rate = 1e-5;
+  alone.checkpoint.path = (folder_.path() / "alone").string();
+  ranks.checkpoint.path = (folder_.path() / "ranks").string();
+  test::run(alone);
+  test::run_ranks(ranks, layout.ranks());
+  const Model model = test::model_of(alone);
+  const auto expected = weights_in(alone.checkpoint.path, model);
+  for (const auto& [name, difference] :
+       test::relative_differences(expected, weights_in(ranks.checkpoint.path, model)))
+    EXPECT_LT(difference, 1e-5) << name;
+}
 
 /// An embedding's gradient goes as rows of its part to the other data-parallel ranks.
 // Invariant (TensorTest.*): Tensor-parallel layers are one run.

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/device/newton_schulz.h"
 #include "engine/model/graph/data_array.h"
 #include "engine/model/kept_state.h"
 #include "engine/model/model.h"
@@ -108,12 +107,15 @@ UnitValues values_of(const Model& model, std::size_t number, std::int64_t rows, 
   values.state = state_of(model, unit, strategy.state[number], strategy);
   Bytes orthogonalization = 0;
   for (const UpdatedMatrix& matrix : updated_matrices(model, unit))
-    orthogonalization = std::max(orthogonalization, orthogonalize_bytes(matrix.rows, matrix.columns));
+    orthogonalization = std::max(orthogonalization, orthogonalization_bytes(matrix, strategy.precision));
   values.orthogonalization =
       named("orthogonalization", BufferKind::workspace, ElementType::byte, orthogonalization);
   values.orthogonalization.scratch = true;
   values.directions = named("directions", BufferKind::gradient, precision,
                             orthogonalization > 0 && strategy.is_sharded() ? whole : 0);
+  values.all_directions =
+      named("all_directions", BufferKind::gradient, precision,
+            orthogonalization > 0 && strategy.mesh.tensor > 1 ? strategy.mesh.tensor * whole : 0);
   values.gradient.pinned = strategy.pins.gradients;
   for (std::int64_t update = 0; update < strategy.updates(); ++update) {
     const std::string number = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", update);

@@ -45,9 +45,9 @@ struct UnitValues {
     return stash < 0 || stashes.empty() ? parameter : nth(stashes, stash);
   }
   std::vector<StatePiece> state;
-  /// If matrices of it are orthogonalized: the directions of all ranks together, if each has a shard, and
-  /// what the products need.
-  Value directions, orthogonalization;
+  /// If matrices of it are orthogonalized: the directions of all shards together, those of all ranks that
+  /// share its passes, and what the products need.
+  Value directions, all_directions, orthogonalization;
   /// What another stage has given of its gradient.
   Value received_gradient;
   /// That of the update for a microbatch, or of a step's only one.

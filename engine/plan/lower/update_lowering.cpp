@@ -133,15 +133,23 @@ void UpdateLowering::mix_momentum(std::int32_t u, StatePiece& piece, Value& scal
 void UpdateLowering::orthogonalize(std::int32_t u) {
   UnitValues& values = nth(step_.units, u);
   Value& gradient = state_.final_gradient(u);
-  std::vector<Use> uses = {{Role::workspace, &values.orthogonalization, Access::write}};
+  Value* gathered = &gradient;
   if (values.directions.elements > 0) {
     builder_.make_resident(values.directions, false);
-    builder_.all_gather(u, gradient, values.directions);
-    uses.push_back({Role::source, &values.directions, Access::update});
-    uses.push_back({Role::gradient, &gradient, Access::write});
-  } else {
-    uses.push_back({Role::gradient, &gradient, Access::update});
+    builder_.all_gather(u, *gathered, values.directions);
+    gathered = &values.directions;
   }
+  if (Value& all = values.all_directions; all.elements > 0) {
+    builder_.make_resident(all, false);
+    builder_.gather_or_scatter(
+        Operation::all_gather, u, -1,
+        {{Role::source, gathered, Access::read, Use::Part{gathered->type, gathered->elements}},
+         {Role::destination, &all, Access::write, Use::Part{all.type, all.elements}}});
+    gathered = &all;
+  }
+  std::vector<Use> uses = {{Role::workspace, &values.orthogonalization, Access::write},
+                           {Role::gradient, &gradient, Access::update}};
+  if (gathered != &gradient) uses.push_back({Role::source, gathered, Access::update});
   double flops = 0;
   for (const UpdatedMatrix& matrix : updated_matrices(model_, nth(model_.units, u)))
     flops += orthogonalize_flops(matrix.rows, matrix.columns);

@@ -40,7 +40,9 @@ std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, s
                       .first = range.first,
                       .counted = counted_in(pieces),
                       .parts = {},
-                      .matrices = updated_matrices(model, unit)});
+                      .matrices = updated_matrices(model, unit),
+                      .tensor_rank = mesh.tensor_rank(rank),
+                      .tensor_ranks = mesh.tensor});
     UnitShare& share = shares.back();
     for (const Moment moment : kMoments) {
       const FlatRange kept = kept_part(model, unit, key_of(moment), range);

@@ -32,7 +32,8 @@ struct UnitShare {
   std::vector<UpdatedPart> parts;
   /// The shard's elements that each moment covers.
   EnumArray<Moment, Stretch> kept = {};
-  std::vector<UpdatedMatrix> matrices = {};  ///< of the whole unit
+  std::vector<UpdatedMatrix> matrices = {};        ///< of the whole unit
+  std::int64_t tensor_rank = 0, tensor_ranks = 1;  ///< this rank's number among those that share its passes
   /// Those rows that the rank has of a table whose gradient has values in few rows.
   Stretch rows = {};
   Packing trained = {}, frozen = {};  ///< how its parameters are packed, those of all holders

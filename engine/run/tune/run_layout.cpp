@@ -59,9 +59,6 @@ class Enumeration {
       const std::int64_t others = ranks_ / context;
       for (const std::int64_t tensor : choices_.of("parallel.tensor", given.tensor, divisors(others))) {
         if (others % tensor != 0) continue;
-        // Ranks would share the matrices that muon needs whole.
-        const bool is_open = choices_.is_open("parallel.tensor");
-        if (tensor > 1 && is_open && open_.optimizer.type == OptimizerType::muon) continue;
         layout.parallel.tensor = tensor;
         for (const std::int64_t pipeline :
              choices_.of("parallel.pipeline", given.pipeline, divisors(others / tensor))) {

@@ -69,6 +69,24 @@ Matrix direction_of(const OptimizerState& state) {
   return {const_cast<void*>(state.gradient), state.precision, 1, state.elements};
 }
 
+/// Calls visit(block of a rank's part, the same block of the whole matrix). The rank has its part at `data`.
+template <typename Visit>
+void for_each_block(const MatrixPart& part, const Matrix& whole, std::byte* data, const Visit& visit) {
+  std::int64_t columns = 0;
+  for (const Stretch& stretch : part.columns) columns += stretch.count;
+  std::int64_t row = 0;
+  for (const Stretch& rows : part.rows) {
+    const Matrix of_rank(data + row * columns * size_of(whole.dtype), whole.dtype, rows.count, columns);
+    std::int64_t column = 0;
+    for (const Stretch& stretch : part.columns) {
+      visit(of_rank.column_slice(column, stretch.count),
+            whole.row_slice(rows.first, rows.count).column_slice(stretch.first, stretch.count));
+      column += stretch.count;
+    }
+    row += rows.count;
+  }
+}
+
 std::optional<Moments> moments_of_step(UpdateRule rule) {
   return stepped_moments(rule) | Moments{Moment::ema};
 }
@@ -125,17 +143,41 @@ void orthogonalize(OperationContext& on, const Instruction& instruction) {
   const UnitShare& share = on.share(instruction);
   const Operand& gradient = *instruction.find_operand(Role::gradient);
   const Operand* gathered = instruction.find_operand(Role::source);
-  const Operand& directions = gathered == nullptr ? gradient : *gathered;
-  std::byte* first = on.address(directions.buffer);
-  const Bytes element = size_of(directions.type);
+  const Operand& source = gathered == nullptr ? gradient : *gathered;
+  const Bytes element = size_of(source.type);
+  const std::int64_t elements =
+      source.elements / (gathered == nullptr ? 1 : share.tensor_ranks);  // of a rank
+  std::byte* all = on.address(source.buffer);
+  const auto directions_of = [&](std::int64_t rank) { return all + rank * elements * element; };
+  std::byte* own = gathered == nullptr ? all : directions_of(share.tensor_rank);
   auto* workspace = on.operand<std::byte>(instruction, Role::workspace);
-  for (const auto& [offset, rows, columns] : share.matrices) {
-    strata::orthogonalize(on.kernels, {first + offset * element, dtype_of(directions.type), rows, columns},
-                          workspace);
+  for (const UpdatedMatrix& matrix : share.matrices) {
+    const DType dtype = dtype_of(source.type);
+    if (matrix.is_whole()) {
+      strata::orthogonalize(on.kernels, {own + matrix.offset * element, dtype, matrix.rows, matrix.columns},
+                            workspace);
+    } else {
+      const Matrix whole(workspace, dtype, matrix.rows, matrix.columns);
+      for (std::int64_t rank = 0; rank < share.tensor_ranks; ++rank) {
+        const MatrixPart part = matrix.part_of(rank, share.tensor_rank);
+        for_each_block(part, whole, directions_of(rank) + matrix.offset * element,
+                       [&](const Matrix& of_rank, const Matrix& of_whole) {
+                         on.kernels.run(Cast{of_rank, of_whole});
+                       });
+      }
+      strata::orthogonalize(on.kernels, whole, workspace + assembled_bytes(matrix, dtype));
+      for_each_block(matrix.part, whole, own + matrix.offset * element,
+                     [&](const Matrix& of_rank, const Matrix& of_whole) {
+                       on.kernels.run(Cast{of_whole, of_rank});
+                     });
+    }
+    if (gathered == nullptr) continue;
+    const std::int64_t first = std::max(matrix.offset, share.first),
+                       end = std::min(matrix.offset + matrix.own_elements(), share.first + gradient.elements);
+    if (first >= end) continue;
+    const Matrix to = on.flat(gradient).column_slice(first - share.first, end - first);
+    on.kernels.run(Cast{{own + first * element, dtype, 1, end - first}, to});
   }
-  if (gathered == nullptr) return;
-  const Matrix own = on.flat(gradient);
-  on.kernels.run(Cast{{first + share.first * element, own.dtype, 1, own.columns}, own});
 }
 
 }  // namespace strata::operations

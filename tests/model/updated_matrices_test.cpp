@@ -1,0 +1,81 @@
+// Matrices that ranks share and that are updated whole: what each rank has of them.
+#include "engine/model/updated_matrices.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/nth.h"
+#include "engine/config/optimizer_section.h"
+#include "engine/model/build_model.h"
+#include "engine/model/model.h"
+#include "engine/model/split_model.h"
+#include "tests/base/expect_error.h"
+
+namespace strata {
+namespace {
+
+nlohmann::json config_of(const std::string& architecture) {
+  if (architecture == "gpt2") {
+    return {{"model_type", "gpt2"}, {"n_layer", 2},     {"n_embd", 32},
+            {"n_head", 4},          {"n_positions", 8}, {"vocab_size", 64}};
+  }
+  nlohmann::json config = {{"model_type", architecture}, {"num_hidden_layers", 2},
+                           {"hidden_size", 32},          {"num_attention_heads", 8},
+                           {"num_key_value_heads", 4},   {"intermediate_size", 48},
+                           {"vocab_size", 64},           {"pad_token_id", nullptr}};
+  if (architecture == "qwen3_moe") {
+    config["head_dim"] = 4;
+    config["moe_intermediate_size"] = 24;
+    config["num_experts"] = 4;
+    config["num_experts_per_tok"] = 2;
+  }
+  return config;
+}
+
+Model muon_model(const std::string& architecture) {
+  OptimizerSection optimizer;
+  optimizer.type = OptimizerType::muon;
+  return build_model(parse_architecture(config_of(architecture), "test"), {.optimizer = optimizer});
+}
+
+bool are_equal(const MatrixPart& a, const MatrixPart& b) {
+  return a.rows == b.rows && a.columns == b.columns;
+}
+
+TEST(UpdatedMatrices, EachRankKnowsWhatTheOthersHave) {
+  for (const char* architecture : {"llama", "qwen2", "gpt2", "phi3", "qwen3_moe"}) {
+    const Model whole = muon_model(architecture);
+    for (const std::int64_t ranks : {2, 4}) {
+      std::vector<Model> parts;
+      for (std::int64_t rank = 0; rank < ranks; ++rank)
+        parts.push_back(split_model(whole, tensor_split(ranks, rank)));
+      std::int64_t shared = 0;
+      for (std::int64_t own = 0; own < ranks; ++own) {
+        for (std::int64_t other = 0; other < ranks; ++other) {
+          for (std::size_t u = 0; u < whole.units.size(); ++u) {
+            const auto mine = updated_matrices(nth(parts, own), nth(parts, own).units[u]),
+                       theirs = updated_matrices(nth(parts, other), nth(parts, other).units[u]);
+            ASSERT_EQ(mine.size(), theirs.size());
+            for (std::size_t m = 0; m < mine.size(); ++m) {
+              EXPECT_EQ(mine[m].offset, theirs[m].offset);
+              EXPECT_TRUE(are_equal(mine[m].part_of(other, own), theirs[m].part))
+                  << architecture << ", unit " << u << ", matrix " << m << " of rank " << other;
+              shared += mine[m].is_whole() ? 0 : 1;
+            }
+          }
+        }
+      }
+      EXPECT_GT(shared, 0) << architecture;
+    }
+  }
+}
+
+TEST(UpdatedMatrices, AreRefusedIfRanksHaveCopiesOfHeads) {
+  test::expect_error<ConfigError>([] { split_model(muon_model("llama"), tensor_split(8, 1)); },
+                                  {"optimizer.type muon needs whole matrices", "take at most 4"});
+}
+
+}  // namespace
+}  // namespace strata
