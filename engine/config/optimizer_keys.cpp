@@ -50,17 +50,16 @@ void add_optimizer(std::vector<Key>& keys) {
       "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. ademamix: adamw with a second, slow "
       "mean of gradients (Pagliardini et al. 2024). muon: steps of matrices of blocks with singular values "
       "near 1, as torch.optim.Muon, and adamw for all other tensors. lion: steps of the learning rate "
-      "against the sign of a "
-      "mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, not centered and "
-      "without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. ademamix keeps three arrays "
-      "of optimizer state, and adamw two; muon, lion, rmsprop and adagrad keep one; sgd keeps none. "
-      "optimizer.momentum adds one.");
+      "against the sign of a mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, "
+      "not centered and without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. ademamix "
+      "keeps three arrays of optimizer state, and adamw two; muon, lion, rmsprop and adagrad keep one; sgd "
+      "keeps none. optimizer.momentum adds one.");
   section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
   Key& betas = section.add<NumberPair>(
       "betas", &S::betas, "",
-      "Of adamw, also beside muon, and of ademamix: decay rates of the mean "
-      "of gradients and of their squares. Of lion: the weight of the mean of gradients in a "
-      "step's direction, and the decay rate of that mean.",
+      "Of adamw, also beside muon, and of ademamix: decay rates of the mean of gradients and of their "
+      "squares. Of lion: the weight of the mean of gradients in a step's direction, and the decay rate of "
+      "that mean.",
       [](const std::optional<std::array<double, 2>>& betas) -> std::string {
         const auto is_rate = [](double b) { return b >= 0 && b < 1; };
         return !betas || std::ranges::all_of(*betas, is_rate) ? ""
@@ -122,23 +121,22 @@ void add_optimizer(std::vector<Key>& keys) {
       {"optimizer.type"}, of({muon}, &S::muon_scaling));
   section.add<Number>("weight_decay", &S::weight_decay, "",
                       "Decay per step, times the learning rate. adamw, ademamix, muon and lion shrink the "
-                      "weights by it. sgd, "
-                      "rmsprop and adagrad add it to the gradient, so squares and momentum include it.",
+                      "weights by it. sgd, rmsprop and adagrad add it to the gradient, so squares and "
+                      "momentum include it.",
                       not_below_zero);
   section.add<Word<Decay>>(
       "decay", &S::decay, "",
       "Which tensors weight_decay applies to: matrices only (not norms and biases), or all.");
   require(section.add<TensorGroups>(
               "groups", &S::groups, "",
-              "Groups of tensors with other settings: [{tensors: '*.bias', weight_decay: 0}, "
-              "{tensors: ['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: "
-              "patterns of names, as in train.freeze. lr_factor: factor on the learning rate. "
-              "weight_decay: in place of optimizer.weight_decay and decay. type: of a run with "
-              "optimizer.type muon, muon or adamw; so adamw updates a matrix of a block, or "
-              "muon one outside of them. schedule: a map in "
-              "place of optimizer.schedule, with its keys and their defaults. If several "
-              "groups fit a tensor, the last one with such a key gives it. A resumed run may "
-              "have other groups."),
+              "Groups of tensors with other settings: [{tensors: '*.bias', weight_decay: 0}, {tensors: "
+              "['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: patterns of names, as in "
+              "train.freeze. lr_factor: factor on the learning rate. weight_decay: in place of "
+              "optimizer.weight_decay and decay. type: of a run with optimizer.type muon, muon or adamw; "
+              "so adamw updates a matrix of a block, or muon one outside of them. schedule: a map in place "
+              "of optimizer.schedule, with its keys and their defaults. If several groups fit a tensor, "
+              "the last one with such a key gives it. A resumed run may have other groups, but each tensor "
+              "keeps its type."),
           {"optimizer.type"}, check_group_types);
   section.add<Number>("clip_norm", &S::clip_norm, "",
                       "Largest global norm of the gradient. 0: no clipping, and updates need not wait for "

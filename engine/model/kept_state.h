@@ -18,7 +18,7 @@ Stretch kept_stretch(const Model& model, const Unit& unit, StateKey key);
 /// What the range has of that.
 FlatRange kept_part(const Model& model, const Unit& unit, StateKey key, FlatRange range);
 
-/// Of the trained parameters of all ranks, those whose rules keep this moment.
+/// Counts the trained parameters of all ranks whose rules keep this moment.
 std::int64_t parameters_keeping(const Model& model, Moment moment);
 
 }  // namespace strata

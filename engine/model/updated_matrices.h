@@ -25,9 +25,9 @@ struct UpdatedMatrix {
   MatrixPart part_of(std::int64_t number, std::int64_t own) const;
 };
 
-/// Bytes of the workspace for one: first the whole matrix, if ranks share it, then orthogonalize()'s.
+/// The workspace for one begins with the whole matrix, if ranks share it. orthogonalize()'s follows.
 Bytes orthogonalization_bytes(const UpdatedMatrix& matrix, DType precision);
-/// Of them those of the whole matrix.
+/// The whole matrix takes these bytes of it.
 Bytes assembled_bytes(const UpdatedMatrix& matrix, DType precision);
 
 /// In their order.

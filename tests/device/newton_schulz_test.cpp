@@ -54,7 +54,7 @@ OperandMemory orthogonal_by_reference(OperandMemory matrix) {
   return matrix;
 }
 
-/// Of the rows, or of the columns if these are fewer.
+/// Multiplies two rows, or two columns if these are fewer.
 double product_of(const OperandMemory& x, std::int64_t a, std::int64_t b) {
   const bool is_wide = x.rows() <= x.columns();
   double sum = 0;

@@ -113,7 +113,9 @@ static_assert(sizeof(Scalars) == StepScalars::bytes(2));
 
 class OptimizerKernels : public EveryImplementation {
  protected:
-  Stretch updated(const Stretch& before, std::size_t policy, bool skips = false) {
+  /// After call(kernels, state, its scalars), which gives the same bits in each run.
+  template <typename Call>
+  Stretch changed(const Stretch& before, bool skips, const Call& call) {
     Scalars scalars(before.types.rule, skips);
     std::optional<Stretch> result;
     for (int run = 0; run < implementation().runs(); ++run) {
@@ -121,16 +123,22 @@ class OptimizerKernels : public EveryImplementation {
       Stretch stretch = before;
       const OptimizerState state =
           stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
-      const StepScalars placed(place_as<std::byte>(scalars));
-      implementation().kernels().run(ParameterUpdate{.skip = placed.skip(),
-                                                     .step = placed.of_policy(policy),
-                                                     .average = placed.average(),
-                                                     .state = state});
+      call(implementation().kernels(), state, StepScalars(place_as<std::byte>(scalars)));
       implementation().bring_back();
       if (result) expect_same_bits(stretch, *result);
       result = std::move(stretch);
     }
     return *result;
+  }
+
+  Stretch updated(const Stretch& before, std::size_t policy, bool skips = false) {
+    return changed(before, skips,
+                   [policy](Kernels& kernels, const OptimizerState& state, const StepScalars& scalars) {
+                     kernels.run(ParameterUpdate{.skip = scalars.skip(),
+                                                 .step = scalars.of_policy(policy),
+                                                 .average = scalars.average(),
+                                                 .state = state});
+                   });
   }
 
   void expect_reference_bits(const Stretch& stretch, std::size_t policy) {
@@ -141,25 +149,15 @@ class OptimizerKernels : public EveryImplementation {
     expect_same_bits(updated(stretch, policy), expected);
   }
 
-  /// After momentum of Muon, whose direction takes the gradient's place.
+  /// After momentum of Muon, whose direction takes the gradient's place. REQUIRES: its rule is Muon.
   Stretch mixed(const Stretch& before, bool skips) {
-    Scalars scalars(UpdateRule::muon, skips);
-    std::optional<Stretch> result;
-    for (int run = 0; run < implementation().runs(); ++run) {
-      implementation().begin_run(run);
-      Stretch stretch = before;
-      const OptimizerState state =
-          stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
-      const StepScalars placed(place_as<std::byte>(scalars));
-      implementation().kernels().run(MomentumMix{.skip = placed.skip(),
-                                                 .step = placed.of_policy(0),
-                                                 .state = state,
-                                                 .direction = direction_in(state)});
-      implementation().bring_back();
-      if (result) expect_same_bits(stretch, *result);
-      result = std::move(stretch);
-    }
-    return *result;
+    return changed(before, skips,
+                   [](Kernels& kernels, const OptimizerState& state, const StepScalars& scalars) {
+                     kernels.run(MomentumMix{.skip = scalars.skip(),
+                                             .step = scalars.of_policy(0),
+                                             .state = state,
+                                             .direction = direction_in(state)});
+                   });
   }
 
   static Matrix direction_in(const OptimizerState& state) {

@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
                       TensorLayout{.data = 2, .architecture = "qwen3_moe", .muon = true}),
     [](const auto& info) { return name_of(info.param); });
 
-/// Of the only checkpoint in the folder.
+/// Reads the only checkpoint in the folder.
 test::Tensors weights_in(const std::filesystem::path& folder, const Model& model) {
   const std::filesystem::path saved = folder / fmt::format("step-{:08}", kTensorSteps);
   StoredState state(saved, read_manifest(saved / kManifestName), model);

@@ -214,6 +214,17 @@ __global__ void __launch_bounds__(kUpdateThreads, kUpdateBlocks<Types>) update_k
   }
 }
 
+/// Starts the kernel whose threads have Types::kRun elements, if every array is aligned for it, or else that
+/// whose threads have one.
+template <typename Types>
+void launch_runs(const CudaContext& context, const Types& x, bool aligned, void (*by_runs)(Types),
+                 void (*by_elements)(Types)) {
+  const std::int64_t run = aligned ? Types::kRun : 1;
+  const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads * run);
+  launch(aligned ? by_runs : by_elements, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0,
+         context.stream, x);
+}
+
 template <int count, typename Precision, typename Master, typename Stored, typename Coefficients>
 void update_of_types(const CudaContext& context, const ParameterUpdate& call, const Coefficients& step) {
   using Types = Update<Coefficients, count, Precision, Master, Stored>;
@@ -234,15 +245,7 @@ void update_of_types(const CudaContext& context, const ParameterUpdate& call, co
     x.moments[k] = static_cast<Stored*>(state.of(stepped.at(k)));
     aligned = aligned && is_aligned<kRun>(x.moments[k]);
   }
-  const auto enqueue = [&](auto kernel, std::int64_t run) {
-    const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads * run);
-    launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, context.stream, x);
-  };
-  if (aligned) {
-    enqueue(update_kernel<kRun, Types>, kRun);
-  } else {
-    enqueue(update_kernel<1, Types>, 1);
-  }
+  launch_runs(context, x, aligned, update_kernel<kRun, Types>, update_kernel<1, Types>);
 }
 
 template <typename Master, typename Stored>
@@ -363,15 +366,9 @@ void mix_of_types(const CudaContext& context, const MomentumMix& call) {
                    .unit = state.unit,
                    .first = static_cast<std::uint32_t>(state.first)};
   constexpr int kRun = Types::kRun;
-  const auto enqueue = [&](auto kernel, std::int64_t run) {
-    const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads * run);
-    launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, context.stream, x);
-  };
-  if (is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.direction) && is_aligned<kRun>(x.buffer)) {
-    enqueue(momentum_kernel<kRun, Types>, kRun);
-  } else {
-    enqueue(momentum_kernel<1, Types>, 1);
-  }
+  const bool aligned =
+      is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.direction) && is_aligned<kRun>(x.buffer);
+  launch_runs(context, x, aligned, momentum_kernel<kRun, Types>, momentum_kernel<1, Types>);
 }
 
 constexpr std::int64_t kBlock = 64 * 1024;  ///< elements of one partial sum, as in optim/gradient_norm.cpp

@@ -85,8 +85,9 @@ void refuse_other_base(const fs::path& folder, const Manifest& stored, const Bas
 }
 
 void read_state(StoredState& stored, const Model& model, const StateAccess& state) {
+  const std::vector<StateKey> keys = keys_of(model);
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-    for (const StateKey key : keys_of(model)) {
+    for (const StateKey key : keys) {
       if (model.units[unit].elements_of(flat_of(key)) == 0) continue;
       if (moment_of(key) && kept_stretch(model, model.units[unit], key).count == 0) continue;
       state.write(

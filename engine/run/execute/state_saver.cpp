@@ -22,11 +22,12 @@ Role role_of(StateKey key) {
 SaveOrder units_in_order(const Program& program, const Model& model,
                          const std::function<FlatRange(std::size_t, Flat)>& saved) {
   SaveOrder units;
+  const std::vector<StateKey> keys = saved_keys_of(model);
   for (const Serves serves : {Serves::step, Serves::step_before}) {
     for (const Instruction& instruction : program.instructions) {
       if (instruction.operation != Operation::save || instruction.serves != serves) continue;
       const auto unit = static_cast<std::size_t>(instruction.unit);
-      for (const StateKey key : saved_keys_of(model)) {
+      for (const StateKey key : keys) {
         const bool is_more_of_it = !units[key].empty() && units[key].back().unit == unit;
         if (instruction.find(role_of(key)) < 0 || is_more_of_it) continue;
         units[key].push_back({unit, kept_part(model, model.units[unit], key, saved(unit, flat_of(key)))});

@@ -110,7 +110,7 @@ std::string saved_text(const ModelPlan& plan, const Model& model) {
   return text;
 }
 
-/// Of what is trained; a mean if tensors have different rules.
+/// Counts what is trained, and is a mean if tensors have different rules.
 nlohmann::json state_bytes_per_parameter(const ModelPlan& plan) {
   if (plan.state_bytes % plan.trained_parameters == 0) return plan.state_bytes / plan.trained_parameters;
   return static_cast<double>(plan.state_bytes) / static_cast<double>(plan.trained_parameters);
