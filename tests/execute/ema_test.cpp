@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "engine/config/run_config.h"
@@ -38,8 +39,8 @@ class EmaRun : public ::testing::Test {
   }
   /// There is one of every rule, and one in every format of average and master.
   std::vector<RunConfig> ways() const {
-    std::vector<RunConfig> all;
-    for (const UpdateRule rule : kUpdateRules) all.push_back(config(rule));
+    std::vector<RunConfig> all(kUpdateRules.size());
+    std::ranges::transform(kUpdateRules, all.begin(), [&](UpdateRule rule) { return config(rule); });
     for (const MasterFormat master : {MasterFormat::fp32, MasterFormat::split}) {
       for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16}) {
         all.push_back(config());

@@ -394,20 +394,21 @@ void run_on_reference(const Scale& call) {
 }
 
 void run_on_reference(const Blend& call) {
-  const auto& [x, sums, x_factor, sums_factor, out] = call;
-  expect(is_like(out, x) && is_fp32(sums, x.rows, x.columns), "out like x, and fp32 sums of its shape");
-  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
-    store(out, row, column, x_factor * load(x, row, column) + sums_factor * load(sums, row, column));
+  expect(is_like(call.out, call.x) && is_fp32(call.sums, call.x.rows, call.x.columns),
+         "out like x, and fp32 sums of its shape");
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
+    const double sum = call.sums_factor * load(call.sums, row, column);
+    store(call.out, row, column, call.x_factor * load(call.x, row, column) + sum);
   });
 }
 
 void run_on_reference(const DivideByNorm& call) {
-  const auto& [x, squares, least, out] = call;
-  expect(is_like(out, x), "out like x");
-  const double norm = with_storage_type(
-      x.dtype, [&]<typename T>(T) { return static_cast<float>(T(static_cast<float>(std::sqrt(*squares)))); });
-  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
-    store(out, row, column, load(x, row, column) / std::max<double>(norm, least));
+  expect(is_like(call.out, call.x), "out like x");
+  const double norm = with_storage_type(call.x.dtype, [&]<typename T>(T) {
+    return static_cast<float>(T(static_cast<float>(std::sqrt(*call.squares))));
+  });
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
+    store(call.out, row, column, load(call.x, row, column) / std::max<double>(norm, call.least));
   });
 }
 

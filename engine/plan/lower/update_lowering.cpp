@@ -9,6 +9,10 @@
 
 namespace strata {
 
+std::int32_t UpdateLowering::unit_count() const {
+  return static_cast<std::int32_t>(model_.units.size());
+}
+
 std::int32_t UpdateLowering::last_late_unit() const {
   const auto is_updated_late = [&](std::int32_t u) {
     return strategy_.has(u) && nth(work_, u).update && strategy_.updates_late_of(u);

@@ -31,7 +31,7 @@ class UpdateLowering {
   void finish();
 
  private:
-  std::int32_t unit_count() const { return static_cast<std::int32_t>(model_.units.size()); }
+  std::int32_t unit_count() const;
   /// The last unit whose update belongs to the round behind its step's, or -1.
   std::int32_t last_late_unit() const;
   /// Whether what a step saves is whole in the round behind it: if a unit is updated there, or may be on
