@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 namespace strata {
 namespace {
@@ -28,41 +29,41 @@ Extent product(std::span<const Dimension> dimensions) {
 }  // namespace
 
 bool Axis::has(AxisName name) const {
-  return std::ranges::any_of(parts_, [&](const Dimensions& part) {
+  return std::ranges::any_of(parts(), [&](const Dimensions& part) {
     return std::ranges::find(part, name, &Dimension::name) != part.end();
   });
 }
 
 Extent Axis::extent() const {
-  if (parts_.size() == 1) return product(parts_.front());
+  if (parts().size() == 1) return product(parts().front());
   std::int64_t side_by_side = 0;
-  for (const Dimensions& part : parts_) {
+  for (const Dimensions& part : parts()) {
     const Extent extent = product(std::span(part).subspan(shared_));
     if (extent.per != Extent::Per::microbatch)
       throw std::logic_error("parts side by side have fixed lengths only");
     side_by_side = checked_sum(side_by_side, extent.count);
   }
-  return product(product(std::span(parts_.front()).first(shared_)), fixed(side_by_side));
+  return product(product(std::span(parts().front()).first(shared_)), fixed(side_by_side));
 }
 
 Axis Axis::slice(std::int64_t first, std::int64_t count) const {
-  Axis slice;
-  slice.parts_.clear();
+  std::vector<Dimensions> within;
   std::int64_t begin = 0;
-  for (const Dimensions& part : parts_) {
+  for (const Dimensions& part : parts()) {
     const std::int64_t length = product(part).count;
-    if (shared_ == 0 && first <= begin && begin + length <= first + count) slice.parts_.push_back(part);
+    if (shared_ == 0 && first <= begin && begin + length <= first + count) within.push_back(part);
     begin += length;
   }
-  if (slice.parts_.empty() || slice.extent() != fixed(count))
+  Axis slice(std::move(within), 0);
+  if (slice.parts().empty() || slice.extent() != fixed(count))
     throw std::logic_error(fmt::format("{} elements from {} on are no whole parts of the axis {}", count,
                                        first, to_string(*this)));
   return slice;
 }
 
 Axis Axis::divided(AxisName name, std::int64_t ranks) const {
-  Axis part = *this;
-  for (Dimensions& dimensions : part.parts_) {
+  std::vector<Dimensions> shorter = parts();
+  for (Dimensions& dimensions : shorter) {
     for (Dimension& dimension : dimensions) {
       if (dimension.name != name) continue;
       if (dimension.length.per == Extent::Per::microbatch) {
@@ -72,29 +73,28 @@ Axis Axis::divided(AxisName name, std::int64_t ranks) const {
       }
     }
   }
-  return part;
+  return {std::move(shorter), shared_};
 }
 
 Axis Axis::outer() const {
-  Axis outer = *this;
-  for (Dimensions& part : outer.parts_) part.pop_back();
-  return outer;
+  std::vector<Dimensions> outer = parts();
+  for (Dimensions& part : outer) part.pop_back();
+  return {std::move(outer), shared_};
 }
 
 Axis operator|(const Axis& left, const Axis& right) {
   if (left.shared_ + right.shared_ > 0) throw std::logic_error("repeated parts cannot have a neighbour");
-  Axis both = left;
-  both.parts_.insert(both.parts_.end(), right.parts_.begin(), right.parts_.end());
-  return both;
+  std::vector<Dimensions> both = left.parts();
+  both.insert(both.end(), right.parts().begin(), right.parts().end());
+  return {std::move(both), 0};
 }
 
 Axis operator*(const Axis& outer, const Axis& inner) {
-  if (outer.parts_.size() != 1) throw std::logic_error("parts side by side cannot be repeated each");
-  const Dimensions& dimensions = outer.parts_.front();
-  Axis composed = inner;
-  for (Dimensions& part : composed.parts_) part.insert(part.begin(), dimensions.begin(), dimensions.end());
-  composed.shared_ = inner.parts_.size() > 1 ? inner.shared_ + dimensions.size() : 0;
-  return composed;
+  if (outer.parts().size() != 1) throw std::logic_error("parts side by side cannot be repeated each");
+  const Dimensions& dimensions = outer.parts().front();
+  std::vector<Dimensions> composed = inner.parts();
+  for (Dimensions& part : composed) part.insert(part.begin(), dimensions.begin(), dimensions.end());
+  return {std::move(composed), inner.parts().size() > 1 ? inner.shared_ + dimensions.size() : 0};
 }
 
 Axis token_axis() {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/model/graph/unit_memory.h"
@@ -83,15 +85,15 @@ struct Dimension {
 using Dimensions = std::vector<Dimension>;
 
 /// Rows or columns: parts side by side, each a product of dimensions. Queries, keys and values in one matrix
-/// are three parts; a part of heads is their number, and the columns of each.
+/// are three parts; a part of heads is their number, and the columns of each. Copies share their parts.
 class Axis {
  public:
   /// A length of one.
-  Axis() = default;
-  Axis(AxisName name, Extent length) : parts_{{{name, length}}} {}
+  Axis() : Axis(std::vector<Dimensions>(1), 0) {}
+  Axis(AxisName name, Extent length) : Axis(std::vector<Dimensions>{{{name, length}}}, 0) {}
   Axis(AxisName name, std::int64_t length) : Axis(name, fixed(length)) {}
 
-  const std::vector<Dimensions>& parts() const { return parts_; }
+  const std::vector<Dimensions>& parts() const { return *parts_; }
   /// How many outer dimensions all parts have in common: the parts stand side by side within them.
   std::size_t shared() const { return shared_; }
   bool has(AxisName name) const;
@@ -108,10 +110,15 @@ class Axis {
   friend Axis operator|(const Axis& left, const Axis& right);
   /// One `inner` for each element of `outer`, which has one part.
   friend Axis operator*(const Axis& outer, const Axis& inner);
-  friend bool operator==(const Axis&, const Axis&) = default;
+  friend bool operator==(const Axis& a, const Axis& b) {
+    return a.shared_ == b.shared_ && (a.parts_ == b.parts_ || a.parts() == b.parts());
+  }
 
  private:
-  std::vector<Dimensions> parts_ = {{}};
+  Axis(std::vector<Dimensions> parts, std::size_t shared)
+      : parts_(std::make_shared<const std::vector<Dimensions>>(std::move(parts))), shared_(shared) {}
+
+  std::shared_ptr<const std::vector<Dimensions>> parts_;
   std::size_t shared_ = 0;
 };
 

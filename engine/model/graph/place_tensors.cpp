@@ -57,6 +57,7 @@ class Placing {
  private:
   const Tensor& tensor(TensorId id) const { return nth(*problem_.tensors, id); }
   const Matrix& size(TensorId id) const { return nth(problem_.sizes, id); }
+  bool in_chunks(TensorId id) const { return nth(problem_.in_chunks, id); }
   bool in_loop(std::ptrdiff_t node) const { return problem_.loop_begin <= node && node < problem_.loop_end; }
 
   /// Regions that the pass writes whole are its own until then.
@@ -133,12 +134,11 @@ class Placing {
     for (std::ptrdiff_t i = problem_.loop_begin; i < problem_.loop_end; ++i) {
       for_each_operand(nth(*problem_.nodes, i), [&](const TensorView& next, Touch touch) {
         Storage* written = storage(next);
-        if (touch != Touch::writes || written == nullptr || written->first != i ||
-            tensor(next.tensor).in_chunks)
+        if (touch != Touch::writes || written == nullptr || written->first != i || in_chunks(next.tensor))
           return;
         for (const auto& [id, number] : std::map(storage_of_)) {
           const Storage& before = storages_[number];
-          if (!tensor(id).in_chunks && in_loop(before.last) && before.last < i) share({id}, next);
+          if (!in_chunks(id) && in_loop(before.last) && before.last < i) share({id}, next);
           if (storage(next)->first != i) break;  // it has a place, and only one
         }
       });
@@ -149,24 +149,23 @@ class Placing {
   void stretch_over_loop() {
     for (const auto& [id, number] : storage_of_) {
       Storage& storage = storages_[number];
-      if (tensor(id).in_chunks || storage.last < problem_.loop_begin || storage.first >= problem_.loop_end)
-        continue;
+      if (in_chunks(id) || storage.last < problem_.loop_begin || storage.first >= problem_.loop_end) continue;
       storage.first = std::min(storage.first, problem_.loop_begin);
       storage.last = std::max(storage.last, problem_.loop_end - 1);
     }
   }
 
   /// The lowest place in the region, among those that are placed, or none if it ends beyond the capacity.
-  static std::optional<Bytes> lowest(const std::vector<Storage>& storages, const Storage& storage,
-                                     Region region, Bytes capacity) {
-    std::vector<std::pair<Bytes, Bytes>> taken;
+  std::optional<Bytes> lowest(const std::vector<Storage>& storages, const Storage& storage, Region region,
+                              Bytes capacity) {
+    taken_.clear();
     for (const Storage& other : storages) {
       if (other.bytes > 0 && other.place && other.place->region == region && other.overlaps(storage))
-        taken.emplace_back(other.place->offset, align_up(other.place->offset + other.bytes));
+        taken_.emplace_back(other.place->offset, align_up(other.place->offset + other.bytes));
     }
-    std::ranges::sort(taken);
+    std::ranges::sort(taken_);
     Bytes offset = 0;
-    for (const auto& [begin, end] : taken) {
+    for (const auto& [begin, end] : taken_) {
       if (offset + storage.bytes <= begin) break;
       offset = std::max(offset, end);
     }
@@ -177,7 +176,7 @@ class Placing {
   static bool outlives_pass(Region region) { return region == Region::saved || region == Region::pending; }
 
   template <typename Order>
-  Bytes place_in_order(std::vector<Storage>& storages, const Order& order) const {
+  Bytes place_in_order(std::vector<Storage>& storages, const Order& order) {
     std::vector<Storage*> sorted;
     std::vector<std::pair<Region, Bytes>> borrowed;
     for (Storage& storage : storages) {
@@ -209,6 +208,7 @@ class Placing {
   const PlacingProblem& problem_;
   std::vector<Storage> storages_;
   std::map<TensorId, std::size_t> storage_of_;
+  std::vector<std::pair<Bytes, Bytes>> taken_;  ///< what lowest() looks at, kept for its memory
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ using GivenTensors = std::map<TensorId, GivenTensor>;
 struct PlacingProblem {
   const std::vector<Tensor>* tensors;
   const std::vector<Node>* nodes;  ///< in the order in which they run
+  std::vector<bool> in_chunks;     ///< by tensor, whether it exists by some rows after others
   std::vector<Matrix> sizes;       ///< of the tensors, as they are in memory
   GivenTensors given;
   std::ptrdiff_t loop_begin = 0, loop_end = 0;  ///< nodes that run for each chunk of rows

@@ -1,6 +1,7 @@
 #include "engine/model/graph/unit_pass.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -25,6 +26,7 @@ class UnitPassMaker {
  public:
   UnitPassMaker(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given)
       : shape_(shape), given_(given), tensors_(graph.tensors), nodes_(graph.nodes) {
+    std::ranges::transform(tensors_, std::back_inserter(in_chunks_), &Tensor::in_chunks);
     pass_.chunk_rows_ = strata::chunk_rows(graph, shape);
     find_loop();
     place();
@@ -46,23 +48,23 @@ class UnitPassMaker {
     std::int64_t first = 0, rows = 0;
   };
 
-  Tensor& tensor(TensorId id) { return nth(tensors_, id); }
+  const Tensor& tensor(TensorId id) const { return nth(tensors_, id); }
+  bool in_chunks(TensorId id) const { return nth(in_chunks_, id); }
   const Matrix& size(TensorId id) const { return nth(sizes_, id); }
   std::int64_t chunk_rows() const { return pass_.chunk_rows_; }
-  Node& node(std::ptrdiff_t i) { return nth(nodes_, i); }
+  const Node& node(std::ptrdiff_t i) const { return nth(nodes_, i); }
 
-  bool touches_chunks(const Node& node) {
+  bool touches_chunks(const Node& node) const {
     bool touches = false;
-    for_each_operand(node, [&](const TensorView& view, Touch) { touches |= tensor(view.tensor).in_chunks; });
+    for_each_operand(node, [&](const TensorView& view, Touch) { touches |= in_chunks(view.tensor); });
     return touches;
   }
 
   /// What ranks exchange has no gaps between its rows.
-  bool is_exchanged(const Tensor& tensor) {
+  bool is_exchanged(TensorId id) const {
     return std::ranges::any_of(nodes_, [&](const Node& node) {
-      return node.rule->exchange_form() && std::ranges::any_of(node.operands, [&](const TensorView& view) {
-               return view && &this->tensor(view.tensor) == &tensor;
-             });
+      return node.rule->exchange_form() &&
+             std::ranges::find(node.operands, id, &TensorView::tensor) != node.operands.end();
     });
   }
 
@@ -77,19 +79,19 @@ class UnitPassMaker {
 
   void place() {
     sizes_.clear();
-    for (const Tensor& tensor : tensors_) {
-      sizes_.push_back(size_of(tensor, shape_));
-      if (tensor.in_chunks && !is_exchanged(tensor))
-        sizes_.back().stride = chunk_stride(sizes_.back().columns);
+    for (TensorId id = 0; id < std::ssize(tensors_); ++id) {
+      sizes_.push_back(size_of(tensor(id), shape_));
+      if (in_chunks(id) && !is_exchanged(id)) sizes_.back().stride = chunk_stride(sizes_.back().columns);
     }
     PlacingProblem problem{.tensors = &tensors_,
                            .nodes = &nodes_,
+                           .in_chunks = in_chunks_,
                            .sizes = sizes_,
                            .given = given_,
                            .loop_begin = loop_begin_,
                            .loop_end = loop_end_};
     for (std::size_t id = 0; id < tensors_.size(); ++id)
-      if (tensors_[id].in_chunks) problem.sizes[id].rows = chunk_rows();
+      if (in_chunks_[id]) problem.sizes[id].rows = chunk_rows();
     placement_ = place_tensors(problem);
     pass_.workspace_bytes_ = placement_.workspace_bytes;
   }
@@ -100,25 +102,26 @@ class UnitPassMaker {
     if (loop_begin_ == 0) return;
     const Node& maker = node(loop_begin_ - 1);
     if (!maker.rule->goes_by_rows()) return;
-    const std::vector<Tensor> whole = tensors_;
+    const std::vector<bool> whole = in_chunks_;
     const Bytes bytes_whole = placement_.workspace_bytes;
     const Touches touches = maker.rule->touches();
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i] != Touch::writes || !maker.operands[i]) continue;
-      Tensor& made = tensor(maker.operands[i].tensor);
-      const bool is_read_by_loop = last_touch(nodes_, maker.operands[i].tensor) < loop_end_;
+      const TensorId id = maker.operands[i].tensor;
+      const Tensor& made = tensor(id);
+      const bool is_read_by_loop = last_touch(nodes_, id) < loop_end_;
       if (made.region == Region::workspace && is_read_by_loop && made.rows.extent().per == Extent::Per::token)
-        made.in_chunks = true;
+        nth(in_chunks_, id) = true;
     }
     find_loop();
     place();
     if (placement_.workspace_bytes < bytes_whole) return;
-    tensors_ = whole;
+    in_chunks_ = whole;
     find_loop();
     place();
   }
 
-  PlacedOperand place_operand(const TensorView& view, const std::optional<Chunk>& chunk) {
+  PlacedOperand place_operand(const TensorView& view, const std::optional<Chunk>& chunk) const {
     if (!view) return {.size = Matrix()};
     const Tensor& tensor = this->tensor(view.tensor);
     PlacedOperand operand{
@@ -139,7 +142,7 @@ class UnitPassMaker {
     }
     if (!chunk) return operand;
     const auto [first, rows] = *chunk;
-    if (tensor.in_chunks) {
+    if (in_chunks(view.tensor)) {
       operand.size.rows = rows;
     } else if (tensor.rows.extent().per == Extent::Per::token) {
       operand.offset += first * operand.size.stride * element;
@@ -195,8 +198,9 @@ class UnitPassMaker {
   UnitPass pass_;
   const GraphShape& shape_;
   const GivenTensors& given_;
-  std::vector<Tensor> tensors_;
-  std::vector<Node> nodes_;
+  const std::vector<Tensor>& tensors_;
+  const std::vector<Node>& nodes_;
+  std::vector<bool> in_chunks_;  ///< by tensor: those of the graph, and what the loop alone reads
   std::vector<Matrix> sizes_;
   std::ptrdiff_t loop_begin_ = 0, loop_end_ = 0;
   TensorPlacement placement_;
