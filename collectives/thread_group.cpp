@@ -76,32 +76,30 @@ void ThreadGroup::check_agreement(int rank, const Offer& offer) {
                             note_of(theirs.call, meetings_ + 1), rank_name(world_ranks_[first])));
 }
 
-void ThreadGroup::perform(int rank, const Offer& offer,
-                          const std::function<void(std::span<const Offer>)>& work) {
+void ThreadGroup::perform(int rank, const Offer& offer) {
   Lock lock(world_->mutex);
   if (world_->failure)
     throw EndedByRankError(ended_sentence(offer.call, rank_name(world_rank(rank)), *world_->failure));
   check_agreement(rank, offer);
   nth(offers_, rank) = offer;
   nth(arrived_, rank) = true;
-  if (++arrivals_ == size()) {
-    arrivals_ = 0;
-    arrived_.assign(arrived_.size(), false);
-    working_ = size();
-    ++meetings_;
-    met_.notify_all();
-  } else {
-    const std::int64_t before = meetings_;
+  const std::int64_t before = meetings_;
+  if (++arrivals_ < size()) {
     await(
         lock, met_, rank, offer.call, [&] { return meetings_ != before; }, [&] { return missing_ranks(); });
+    met_.wait(lock, [&] { return done_ != before; });  // copying ends by itself
+    return;
   }
-
+  arrivals_ = 0;
+  arrived_.assign(arrived_.size(), false);
+  ++meetings_;
   lock.unlock();
-  work(offers_);
+  for (const Offer& each : offers_) (*each.work)(offers_);
   lock.lock();
-  if (--working_ == 0) met_.notify_all();
-  met_.wait(lock, [&] { return working_ == 0; });  // copying ends by itself
   children_.clear();
+  ++done_;
+  lock.unlock();
+  met_.notify_all();
 }
 
 std::shared_ptr<ThreadGroup> ThreadGroup::child(int color, const std::vector<int>& ranks) {

@@ -1,7 +1,6 @@
 // Where the ranks of a threads communicator meet: what each offers to the others in a call, and the messages
-// between them. A call of the whole group has two meetings. No rank touches the others' memory before all
-// have come, and no rank leaves before all have done their part. So a rank that gives up never takes away
-// memory that another reads.
+// between them. The rank that comes last does the parts of all in a call of the whole group, and the others
+// sleep until then: each is woken once. So a rank that gives up never takes away memory that another reads.
 #pragma once
 
 #include <atomic>
@@ -47,12 +46,15 @@ class ThreadWorld {
 
 /// A rank's part in a call of the group.
 struct Offer {
+  using Work = std::function<void(std::span<const Offer>)>;
+
   Call call;
   const void* send = nullptr;
   void* receive = nullptr;
   int color = 0, key = 0;
   std::atomic<std::size_t>* sent_bytes =
-      nullptr;  ///< of this rank; the rank that reads its memory adds to it
+      nullptr;                 ///< of this rank; the part that reads its memory adds to it
+  const Work* work = nullptr;  ///< the rank's part, once all offers are there
 };
 
 /// One end of a message.
@@ -75,9 +77,9 @@ class ThreadGroup {
   int world_rank(int rank) const { return nth(world_ranks_, rank); }
   ThreadWorld& world() { return *world_; }
 
-  /// Offers, waits for the offers of all, and calls `work` with them in the order of the ranks. Returns when
-  /// the work of all is done.
-  void perform(int rank, const Offer& offer, const std::function<void(std::span<const Offer>)>& work);
+  /// Offers. The last that does so calls the work of each with all offers, in the order of the ranks. Returns
+  /// when all of it is done.
+  void perform(int rank, const Offer& offer);
 
   /// Exchanges messages that happen together, in any order. Each vector is in the order of the calls.
   void exchange(int rank, std::vector<PostedMessage>& sends, std::vector<PostedMessage>& receives);
@@ -111,11 +113,10 @@ class ThreadGroup {
   std::vector<Offer> offers_;
   std::vector<bool> arrived_;
   int arrivals_ = 0;
-  int working_ = 0;                                       ///< ranks between the two meetings
-  std::int64_t meetings_ = 0;                             ///< calls for which all came
-  std::condition_variable met_;                           ///< all have come, or have done their part
-  std::vector<std::deque<PostedMessage*>> queues_;        ///< posted messages, by sender and receiver
-  std::vector<std::condition_variable> of_messages_;      ///< of each rank, to it and from it
+  std::int64_t meetings_ = 0, done_ = 0;              ///< calls for which all came, and those that are done
+  std::condition_variable met_;                       ///< a call is done
+  std::vector<std::deque<PostedMessage*>> queues_;    ///< posted messages, by sender and receiver
+  std::vector<std::condition_variable> of_messages_;  ///< of each rank, to it and from it
   std::map<int, std::shared_ptr<ThreadGroup>> children_;  ///< of the split that is going on
 };
 

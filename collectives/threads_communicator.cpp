@@ -142,10 +142,11 @@ class ThreadCommunicator final : public Communicator {
  private:
   std::string self() const { return rank_name(group_->world_rank(rank_)); }
 
-  void perform(Offer offer, const std::function<void(Offers)>& work) {
+  void perform(Offer offer, const Offer::Work& work) {
     begin(offer.call);
     offer.sent_bytes = &sent_bytes_;
-    group_->perform(rank_, offer, work);
+    offer.work = &work;
+    group_->perform(rank_, offer);
   }
 
   void exchange(const Call& call) {
