@@ -37,13 +37,14 @@ VectorTarget find_best() {
 }
 
 struct Choice {
-  VectorTarget target = VectorTarget::baseline;
+  VectorTarget target = VectorTarget::baseline, best = target;
   std::string cap = {};  ///< the variable's value
   bool is_valid = true, is_capped = false;
 };
 
 Choice choose() {
-  Choice choice{.target = find_best()};
+  const VectorTarget best = find_best();
+  Choice choice{.target = best, .best = best};
   const char* cap = std::getenv("STRATA_VECTOR_TARGET");
   if (cap == nullptr || *cap == '\0') return choice;
   choice.cap = cap;
@@ -76,6 +77,10 @@ VectorTarget vector_target() {
         choice().cap, fmt::join(kNames, ", ")));
   }
   return choice().target;
+}
+
+VectorTarget best_vector_target() {
+  return choice().best;
 }
 
 bool vector_target_is_capped() {

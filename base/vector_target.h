@@ -17,6 +17,8 @@ std::string_view name_of(VectorTarget target);
 /// The one in use. A cap that the processor does not reach leaves its best. Throws ConfigError if
 /// STRATA_VECTOR_TARGET is no target's name.
 VectorTarget vector_target();
+/// The best that the processor has, whatever caps it.
+VectorTarget best_vector_target();
 /// Whether STRATA_VECTOR_TARGET is set: then libraries must not choose better instructions by themselves
 /// either.
 bool vector_target_is_capped();

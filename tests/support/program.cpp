@@ -1,11 +1,14 @@
 // What every test program does before main: strata_test() links it into each. Memory is handed out dirty,
 // here and in the programs that are started from here. A wrong cap of the vector code ends the program
-// instead of being ignored. A case that takes too long ends the program, which names the case.
+// instead of being ignored. A case that takes too long ends the program, which names the case. A launch that
+// repeats others with a cap skips all cases if the processor has nothing above it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "base/vector_target.h"
 
@@ -14,6 +17,15 @@ namespace {
 
 [[maybe_unused]] const bool kMemoryIsDirty = setenv("STRATA_DIRTY_MEMORY", "1", 1) == 0;
 [[maybe_unused]] const VectorTarget kTarget = vector_target();
+
+[[maybe_unused]] const bool kCapIsLower = [] {
+  constexpr int kSkipped = 77;  // SKIP_RETURN_CODE
+  const bool is_lower = kTarget < best_vector_target();
+  if (std::getenv("STRATA_SKIP_WITHOUT_CAP") == nullptr || is_lower) return is_lower;
+  std::printf("this processor has nothing above %s: launches without a cap have run these cases\n",
+              std::getenv("STRATA_VECTOR_TARGET"));
+  std::exit(kSkipped);
+}();
 
 /// STRATA_CASE_SECONDS in the environment, for the test of this file, or the build's limit.
 unsigned case_seconds() {
