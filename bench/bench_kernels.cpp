@@ -428,7 +428,7 @@ void bench_cross_entropy(benchmark::State& state) {
 
 void bench_adamw(benchmark::State& state, const StateFormat& format) {
   const std::int64_t count = shapes().update_parameters;
-  const Operand master = vector_of(format.split_master ? kBf16 : kFp32, count);  // of a remainder's size
+  const Operand master = vector_of(format.master == MasterFormat::fp32 ? kFp32 : kBf16, count);
   const Operand exp_avg = vector_of(format.moments, count), exp_avg_sq = vector_of(format.moments, count);
   const Operand gradient = vector_of(kBf16, count), parameter = vector_of(kBf16, count);
   const UpdateCoefficients step =
@@ -551,9 +551,10 @@ void register_all() {
     return [=](benchmark::State& state) { bench_adamw(state, format); };
   };
   add("adamw", adamw({}));
-  add("adamw_split_master", adamw({.split_master = true}));
+  add("adamw_split_master", adamw({.master = MasterFormat::split}));
   add("adamw_bf16_moments", adamw({.moments = DType::bf16}));
-  add("adamw_smallest_state", adamw({.split_master = true, .moments = DType::bf16}));
+  add("adamw_without_master", adamw({.master = MasterFormat::none}));
+  add("adamw_smallest_state", adamw({.master = MasterFormat::split, .moments = DType::bf16}));
   add("sum_of_squares", bench_sum_of_squares);
   for (const std::int64_t columns : {shapes().hidden, shapes().down}) {
     const std::string name =

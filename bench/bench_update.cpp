@@ -1,7 +1,7 @@
 // AdamW, or another update rule, against a bare stream of the same bytes per parameter. For AdamW they are 28
 // with an fp32 master and fp32 moments, and 18 to 26 in the other formats. Master and moments are read and
 // written, the bf16 gradient is read, and the bf16 parameter is written. If the parameter is half of the
-// master it is read, too.
+// master it is read, too. Without a master there are gradient, parameter and moments.
 //
 // The bound is the fastest of several streams: without prefetches and with near and far ones, dealt in the
 // update's chunks and as a half per thread. Where arrays start decides whether their lines collide in caches.
@@ -88,7 +88,7 @@ HWY_INLINE void store_words(hn::Vec<Words> words, T* to) {
 /// pointers are aligned to 64 bytes.
 template <int moment_count, class Master, class Stored>
 void stream_typed(const OptimizerState& state, std::uint32_t zero, std::int64_t distance) {
-  constexpr bool kSplit = sizeof(Master) == 2;
+  constexpr bool kSplit = std::is_same_v<Master, Remainder>, kOwn = std::is_same_v<Master, bfloat16>;
   auto* master = static_cast<Master*>(state.master);
   std::array<Stored*, moment_count> moments = {};
   for (int k = 0; k < moment_count; ++k)
@@ -111,7 +111,7 @@ void stream_typed(const OptimizerState& state, std::uint32_t zero, std::int64_t 
     if constexpr (kSplit) out = hn::Add(load_words(parameter + i), g);
     for (int k = 0; k < moment_count; ++k) store_words<false>(kept[k], moments[k] + i);
     store_words<false>(p, master + i);
-    store_words<!kSplit>(out, parameter + i);
+    if constexpr (!kOwn) store_words<!kSplit>(out, parameter + i);
   }
   hwy::FlushStream();
 }
@@ -258,12 +258,14 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "there is no update rule '{}'\n", word);
     return 2;
   }
-  for (const bool split : {false, true}) {
+  for (const auto& [format, its_name] : {std::pair{strata::MasterFormat::fp32, "fp32"},
+                                         {strata::MasterFormat::split, "split"},
+                                         {strata::MasterFormat::none, "none"}}) {
     for (const strata::DType moments : {strata::DType::fp32, strata::DType::bf16}) {
-      const std::string name = fmt::format("{}_against_stream/master_{}/moments_{}", word,
-                                           split ? "split" : "fp32", strata::name_of(moments));
+      const std::string name =
+          fmt::format("{}_against_stream/master_{}/moments_{}", word, its_name, strata::name_of(moments));
       benchmark::RegisterBenchmark(name.c_str(), strata::update_against_stream, elements, threads, seconds_of,
-                                   *rule, strata::StateFormat{.split_master = split, .moments = moments})
+                                   *rule, strata::StateFormat{.master = format, .moments = moments})
           ->UseManualTime()
           ->Iterations(30)
           ->Unit(benchmark::kMillisecond);

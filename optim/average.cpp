@@ -31,10 +31,13 @@ void average_with(const AverageCoefficients& s, const OptimizerState& state, con
 
 template <typename Stored>
 void average_as(const AverageCoefficients& s, const OptimizerState& state) {
-  if (state.format.split_master) {
+  if (state.format.master == MasterFormat::split) {
     const auto* parameters = static_cast<const bfloat16*>(state.parameter);
     const auto* remainders = static_cast<const Remainder*>(state.master);
     average_with<Stored>(s, state, [=](std::int64_t i) { return join_master(parameters[i], remainders[i]); });
+  } else if (state.format.master == MasterFormat::none) {
+    const auto* masters = static_cast<const bfloat16*>(state.master);
+    average_with<Stored>(s, state, [=](std::int64_t i) { return static_cast<float>(masters[i]); });
   } else {
     const auto* masters = static_cast<const float*>(state.master);
     average_with<Stored>(s, state, [=](std::int64_t i) { return masters[i]; });

@@ -18,11 +18,11 @@ struct OptimizerState {
   DType precision = DType::bf16;  ///< of gradient and parameter
   StateFormat format = {};
   std::int64_t elements = 0;
-  void* master = nullptr;                 ///< floats or Remainders; in fp32 the parameter itself
+  void* master = nullptr;                 ///< floats or Remainders, or the parameter that is its own master
   EnumArray<Moment, void*> moments = {};  ///< of format.dtype_of(); null: not kept
   const void* gradient = nullptr;
-  void* parameter = nullptr;  ///< the rounded master, or its high half; not used in fp32
-  std::uint32_t unit = 0;     ///< with `first` names the random bits that round the moments
+  void* parameter = nullptr;  ///< the rounded master, or its high half; not used if it is its own master
+  std::uint32_t unit = 0;     ///< with `first` names the random bits that round moments and parameters
   std::int64_t first = 0;     ///< index of the first element in the unit
 
   void*& of(Moment moment) { return moments[moment]; }
@@ -37,7 +37,7 @@ struct OptimizerState {
     };
     OptimizerState result = *this;
     result.elements = count;
-    result.master = at(master, format.split_master ? sizeof(Remainder) : sizeof(float));
+    result.master = at(master, format.master == MasterFormat::fp32 ? sizeof(float) : sizeof(bfloat16));
     result.moments.for_each([&](Moment key, void*& moment) { moment = at(moment, format.bytes_of(key)); });
     result.gradient = at(gradient, size_of(precision));
     if (precision != DType::fp32) result.parameter = at(parameter, size_of(precision));

@@ -83,8 +83,9 @@ HWY_INLINE Two<hn::Vec<D>> load_masters(D floats, const bfloat16* parameter, con
   }
 }
 
-template <Order order, class D, class Parameter>
-HWY_INLINE Two<hn::Vec<D>> load_masters(D floats, const Parameter* /*a copy*/, const float* master) {
+/// `master`: a float, or a bf16 parameter that is its own.
+template <Order order, class D, class Parameter, class Master>
+HWY_INLINE Two<hn::Vec<D>> load_masters(D floats, const Parameter* /*a copy*/, const Master* master) {
   return load_two<order>(floats, master);
 }
 

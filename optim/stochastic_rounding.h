@@ -31,6 +31,11 @@ constexpr std::uint32_t random_half(std::uint32_t word, int number) {
   return number == 1 ? word >> 16 : (number == 0 ? word : mix_bits(word)) & 0xffffU;
 }
 
+/// What rounds a parameter that is its own master: the high half of that hash.
+constexpr std::uint32_t random_half_of_master(std::uint32_t word) {
+  return mix_bits(word) >> 16;
+}
+
 /// `random` is uniform in [0, 2^16). Zeros, infinities and NaNs stay what they are; beyond the largest bf16
 /// lies infinity, as in rounding to nearest.
 constexpr bfloat16 round_stochastically(float value, std::uint32_t random) {

@@ -129,16 +129,19 @@ void update_plainly(const UpdateCoefficients& step, const OptimizerState& state)
     Floats<kCount> moments = {};
     for (int k = 0; k < kCount; ++k) moments[k] = static_cast<float>(stored[k][i]);
     const float gradient = static_cast<float>(gradients[i]) * gradient_factor(s);
+    const std::uint32_t random = mix_bits(key + static_cast<std::uint32_t>(state.first + i));
     if constexpr (std::is_same_v<Master, Remainder>) {
       const SplitMaster halves =
           split_master(moved(s, gradient, join_master(parameters[i], masters[i]), moments));
       parameters[i] = halves.parameter;
       masters[i] = halves.remainder;
+    } else if constexpr (std::is_same_v<Master, bfloat16>) {
+      masters[i] = round_stochastically(moved(s, gradient, static_cast<float>(masters[i]), moments),
+                                        random_half_of_master(random));
     } else {
       masters[i] = moved(s, gradient, masters[i], moments);
       if constexpr (!std::is_same_v<Precision, float>) parameters[i] = Precision(masters[i]);
     }
-    const std::uint32_t random = mix_bits(key + static_cast<std::uint32_t>(state.first + i));
     for (int k = 0; k < kCount; ++k) stored[k][i] = stored_moment<Stored>(moments[k], random_half(random, k));
   }
 }
@@ -261,7 +264,7 @@ UpdateCoefficients coefficients(const UpdateStep& step) {
 
 void update(const UpdateCoefficients& step, const OptimizerState& state,
             const AverageCoefficients& averaged) {
-  assert(!state.format.split_master || state.precision == DType::bf16);
+  assert(state.format.master == MasterFormat::fp32 || state.precision == DType::bf16);
   const bool stream = state.elements >= kStreamFrom;
   for_ranges((state.elements + kChunk - 1) / kChunk, 1,
              [&](std::int64_t first_chunk, std::int64_t last_chunk, int) {
@@ -274,7 +277,7 @@ void update(const UpdateCoefficients& step, const OptimizerState& state,
 }
 
 void round_masters(const OptimizerState& state) {
-  if (state.precision == DType::fp32 || state.format.split_master) return;
+  if (!state.format.is_rounded_copy(state.precision)) return;
   const std::span masters = span_of(static_cast<const float*>(state.master), state.elements);
   with_storage_type(state.precision, [&]<typename T>(T) {
     std::ranges::transform(masters, static_cast<T*>(state.parameter), [](float master) { return T(master); });

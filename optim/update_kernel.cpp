@@ -46,18 +46,21 @@ template <int count, class Precision, class Master, class Stored>
 struct Arrays {
   static constexpr int kCount = count;
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
-  static constexpr bool kParameter = !std::is_same_v<Precision, float>;  ///< beside the master
+  static constexpr bool kRoundedMaster = std::is_same_v<Master, bfloat16>;  ///< the parameter itself
+  static constexpr bool kParameter =
+      !kRoundedMaster && !std::is_same_v<Precision, float>;  ///< beside the master
   static constexpr bool kRoundedCopy = kParameter && !kSplit;
   /// Stores of fp16 are never streamed.
   static constexpr bool kStreams = kRoundedCopy && std::is_same_v<Precision, bfloat16>;
   static constexpr bool kRoundedMoments = kCount > 0 && !std::is_same_v<Stored, float>;
+  static constexpr bool kRoundedAtRandom = kRoundedMoments || kRoundedMaster;
   /// Rounding to bf16 takes fewer instructions if all are numbers, as they are in a run that goes well.
   static constexpr bool kSeldomSpecial =
-      kRoundedMoments || (kRoundedCopy && std::is_same_v<Precision, bfloat16>);
+      kRoundedAtRandom || (kRoundedCopy && std::is_same_v<Precision, bfloat16>);
 
-  /// With bf16 moments most elements have 16 bits.
+  /// With bf16 moments or masters most elements have 16 bits.
   static constexpr Order kOrder =
-      kRoundedMoments && kAlternates<Floats> ? Order::alternating : Order::in_turn;
+      kRoundedAtRandom && kAlternates<Floats> ? Order::alternating : Order::in_turn;
 
   using Moments = std::array<Stored*, kCount>;
 
@@ -239,29 +242,39 @@ HWY_INLINE bool are_numbers(const Two<UpdatedOf<At>>& values) {
   } else {
     auto moments = hn::Add(a.moments[0], b.moments[0]);
     for (int k = 1; k < At::kCount; ++k) moments = hn::Add(moments, hn::Add(a.moments[k], b.moments[k]));
-    return is_finite(d, At::kRoundedCopy ? hn::Add(moments, masters) : moments);
+    constexpr bool kRoundsMasters = At::kRoundedCopy || At::kRoundedMaster;
+    return is_finite(d, kRoundsMasters ? hn::Add(moments, masters) : moments);
   }
 }
 
+/// The random words of two vectors of elements, and their hashes. The compiler makes none that nobody reads.
+struct RandomWords {
+  Two<hn::Vec<WordsOf<Floats>>> words, hashed;
+};
+
+template <class At>
+HWY_INLINE RandomWords random_words(const At& at) {
+  const Floats d;
+  const auto words = random_bits<At::kOrder>(d, at.counter);
+  return {words, {mixed_bits(d, words.first), mixed_bits(d, words.second)}};
+}
+
 template <bool numbers_only, int number, class At>
-HWY_INLINE void store_moment(const Two<UpdatedOf<At>>& values, const Two<hn::Vec<WordsOf<Floats>>>& random,
-                             const At& at) {
+HWY_INLINE void store_moment(const Two<UpdatedOf<At>>& values, const RandomWords& random, const At& at) {
   const Floats d;
   const Two<hn::Vec<Floats>> moment = {values.first.moments[number], values.second.moments[number]};
   if constexpr (number < 2) {
-    store_rounded<numbers_only, At::kOrder, number>(d, moment, random, at.moments[number]);
+    store_rounded<numbers_only, At::kOrder, number>(d, moment, random.words, at.moments[number]);
   } else {
-    const Two<hn::Vec<WordsOf<Floats>>> hashed = {mixed_bits(d, random.first), mixed_bits(d, random.second)};
-    store_rounded<numbers_only, At::kOrder, 0>(d, moment, hashed, at.moments[number]);
+    store_rounded<numbers_only, At::kOrder, 0>(d, moment, random.hashed, at.moments[number]);
   }
 }
 
 template <bool numbers_only, class At>
-HWY_INLINE void store_moments(const Two<UpdatedOf<At>>& values, const At& at) {
+HWY_INLINE void store_moments(const Two<UpdatedOf<At>>& values, const RandomWords& random, const At& at) {
   static_assert(At::kCount <= 3);  // random_half() has no more
   const Floats d;
   if constexpr (At::kRoundedMoments) {
-    const auto random = random_bits<At::kOrder>(d, at.counter);
     store_moment<numbers_only, 0>(values, random, at);
     if constexpr (At::kCount > 1) store_moment<numbers_only, 1>(values, random, at);
     if constexpr (At::kCount > 2) store_moment<numbers_only, 2>(values, random, at);
@@ -281,9 +294,12 @@ template <Stores parameter_stores, bool numbers_only, class At>
 HWY_INLINE void store(const Two<UpdatedOf<At>>& values, const At& at) {
   const Floats d;
   const Two<hn::Vec<Floats>> master = {values.first.master, values.second.master};
-  store_moments<numbers_only>(values, at);
+  const RandomWords random = random_words(at);
+  store_moments<numbers_only>(values, random, at);
   if constexpr (At::kSplit) {
     store_masters<At::kOrder>(d, master, at.parameter, at.master);
+  } else if constexpr (At::kRoundedMaster) {
+    store_rounded<numbers_only, At::kOrder, 1>(d, master, random.hashed, at.master);
   } else {
     store_floats<At::kOrder>(d, master, at.master);
     if constexpr (At::kRoundedCopy) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/master_format.h"
 #include "base/schedule_type.h"
 #include "engine/config/words.h"
 
@@ -147,13 +148,12 @@ struct Words<Decay> {
   static constexpr std::array<std::string_view, 2> list = {"matrices", "all"};
 };
 
-/// How fp32 masters and moments are stored: optim/state_format.h.
-enum class MasterFormat : std::uint8_t { fp32, split };
 template <>
 struct Words<MasterFormat> {
-  static constexpr std::array<std::string_view, 2> list = {"fp32", "split"};
+  static constexpr std::array<std::string_view, 3> list = {"fp32", "split", "none"};
 };
 
+/// How fp32 moments are stored: optim/state_format.h.
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
 template <>
 struct Words<MomentFormat> {

@@ -154,15 +154,19 @@ void add_optimizer(std::vector<Key>& keys) {
       section.add<Word<MasterFormat>>(
           "master", &S::master, "",
           "How exact weights are kept. fp32: beside the parameters. split: the parameters are the high "
-          "halves, and 16 bits are kept beside them. That is 2 bytes per parameter less, with "
-          "train.precision bf16 or fp8 only. A weight halfway between two bf16 numbers then has a parameter "
-          "that is rounded away from zero instead of to even."),
+          "halves, and 16 bits are kept beside them. That is 2 bytes per parameter less. A weight halfway "
+          "between two bf16 numbers then has a parameter that is rounded away from zero instead of to even. "
+          "none: nowhere. Updates change the parameters and round them at random by train.seed, so that "
+          "the mean is right. That is 4 bytes per parameter less; results are near, not equal. split and "
+          "none need train.precision bf16 or fp8."),
       {"train.precision"}, [](const RunConfig& c) -> std::string {
-        return c.optimizer.master == MasterFormat::split &&
-                       c.train.precision.value_or(DType::bf16).storage != DType::bf16
-                   ? "split needs train.precision bf16 or fp8, whose parameters are the high halves of the "
-                     "fp32 masters; use fp32 with any other precision"
-                   : "";
+        const bool is_bf16 = c.train.precision.value_or(DType::bf16).storage == DType::bf16;
+        return c.optimizer.master == MasterFormat::fp32 || is_bf16
+                   ? ""
+                   : fmt::format(
+                         "{} needs train.precision bf16 or fp8, whose parameters have 16 bits of the "
+                         "fp32 masters; use fp32 with any other precision",
+                         word_of(c.optimizer.master));
       });
   require(
       section.add<Word<MomentFormat>>("moments", &S::moments, "",

@@ -115,14 +115,17 @@ TEST(TensorGroups, AreRefusedWithTheNumberOfTheGroup) {
   EXPECT_THAT(refusal_of("{tensors: a}"), HasSubstr("expected a list such as [{tensors: '*.bias', "));
 }
 
-TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {
-  for (const char* precision : {"fp32", "fp16"}) {
-    EXPECT_THAT(refusal(kMinimal + "train: {precision: " + precision + "}\noptimizer: {master: split}\n"),
-                AllOf(HasSubstr("run.yaml:4:13: optimizer.master: split needs train.precision bf16"),
-                      HasSubstr("use fp32 with any other precision")));
+TEST(MasterFormats, ThatAreSmallAreRefusedWithAnyPrecisionButBf16) {
+  for (const std::string master : {"split", "none"}) {
+    for (const std::string precision : {"fp32", "fp16"}) {
+      EXPECT_THAT(
+          refusal(kMinimal + "train: {precision: " + precision + "}\noptimizer: {master: " + master + "}\n"),
+          AllOf(HasSubstr("run.yaml:4:13: optimizer.master: " + master + " needs train.precision bf16"),
+                HasSubstr("use fp32 with any other precision")));
+    }
   }
   EXPECT_THAT(refusal(kMinimal + "optimizer: {master: bf16}\n"),
-              HasSubstr("expected fp32 or split, found 'bf16'"));
+              HasSubstr("expected fp32 or split or none, found 'bf16'"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {moments: fp16}\n"),
               HasSubstr("expected fp32 or bf16, found 'fp16'"));
 }

@@ -37,7 +37,7 @@ using test::StateTypes;
 struct Stretch {
   StateTypes types;
   std::int64_t first, elements;
-  OperandMemory master;      ///< remainders look like 16-bit numbers
+  OperandMemory master;      ///< remainders and parameters look like 16-bit numbers
   OperandMemory exp_avg;     ///< or a momentum buffer
   OperandMemory exp_avg_sq;  ///< or other squares
   OperandMemory exp_avg_slow;
@@ -48,7 +48,8 @@ struct Stretch {
       : types(types),
         first(first),
         elements(elements),
-        master(random_operand(1, types.format.split_master ? DType::bf16 : DType::fp32, 1, length())),
+        master(random_operand(1, types.format.master == MasterFormat::fp32 ? DType::fp32 : DType::bf16, 1,
+                              length())),
         exp_avg(random_operand(2, types.format.moments, 1, length(), 0, 0.1F)),
         exp_avg_sq(random_operand(3, types.format.moments, 1, length(), 0, 0.01F)),
         exp_avg_slow(random_operand(7, types.format.moments, 1, length(), 0, 0.1F)),
@@ -202,10 +203,8 @@ TEST_P(OptimizerKernels, UpdatesGiveTheReferenceBitsAtEverySizeAndAlignmentAndTo
   for (const StateTypes& types : kEveryStateType) {
     for (const std::int64_t elements : {0, 1, 3, 4, 31, 1023, 1025, 5000}) {
       for (const std::int64_t first : {0, 1, 4}) {
-        SCOPED_TRACE(::testing::Message()
-                     << name_of(types.rule) << ", " << name_of(types.precision)
-                     << (types.format.split_master ? ", split" : "") << ", moments "
-                     << name_of(types.format.moments) << ", " << elements << " from " << first);
+        SCOPED_TRACE(::testing::Message() << name_of(types.rule) << ", " << describe(types) << ", "
+                                          << elements << " from " << first);
         expect_reference_bits(Stretch(first, elements, types), elements % 2 == 0 ? 1 : 0);
       }
     }
@@ -220,8 +219,7 @@ TEST_P(OptimizerKernels, AveragesHaveTheReferenceBitsInEveryFormat) {
       types.format.kept = moments_of(types.rule) | Moments{Moment::ema};
       for (const std::int64_t elements : {1, 31, 1025, 5000}) {
         SCOPED_TRACE(::testing::Message()
-                     << name_of(types.precision) << (types.format.split_master ? ", split" : "")
-                     << ", average " << name_of(average) << ", " << elements);
+                     << describe(types) << ", average " << name_of(average) << ", " << elements);
         const Stretch before(3, elements, types);
         expect_reference_bits(before, 1);
         EXPECT_NE(updated(before, 1).ema.memory(), before.ema.memory());
@@ -283,8 +281,8 @@ TEST_P(OptimizerKernels, UpdatesOfASkippedStepKeepTheStateAndRoundItToTheParamet
   for (const StateTypes& types : kEveryStateType) {
     const Stretch before(1, 4999, types);
     Stretch expected = before;
-    const bool is_rounded_copy = types.precision != DType::fp32 && !types.format.split_master;
-    for (std::int64_t i = before.first; is_rounded_copy && i < before.first + before.elements; ++i)
+    const bool is_copy = types.format.is_rounded_copy(types.precision);
+    for (std::int64_t i = before.first; is_copy && i < before.first + before.elements; ++i)
       expected.parameter.set(0, i, before.master.at(0, i));
     expect_same_bits(updated(before, 1, true), expected);
   }

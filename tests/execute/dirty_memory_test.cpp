@@ -61,7 +61,8 @@ TEST_F(RunsOnDirtyMemory, LeaveTheSameBitsInEveryFormatOfTheState) {
   };
   for (const auto& [precision, master, moments] :
        {Formats{DType::fp32}, Formats{DType::fp16},
-        Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16}}) {
+        Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16},
+        Formats{DType::bf16, MasterFormat::none}}) {
     config_.train.precision = precision;
     config_.optimizer.master = master;
     config_.optimizer.moments = moments;

@@ -41,7 +41,7 @@ class EmaRun : public ::testing::Test {
   std::vector<RunConfig> ways() const {
     std::vector<RunConfig> all(kUpdateRules.size());
     std::ranges::transform(kUpdateRules, all.begin(), [&](UpdateRule rule) { return config(rule); });
-    for (const MasterFormat master : {MasterFormat::fp32, MasterFormat::split}) {
+    for (const MasterFormat master : {MasterFormat::fp32, MasterFormat::split, MasterFormat::none}) {
       for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16}) {
         all.push_back(config());
         all.back().optimizer.master = master;

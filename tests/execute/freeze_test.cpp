@@ -246,6 +246,7 @@ INSTANTIATE_TEST_SUITE_P(
     PrecisionsAndOrders, FrozenPlacement,
     ::testing::Combine(::testing::Values(FrozenRun{DType::bf16, Recompute::full, 1},
                                          FrozenRun{DType::bf16, Recompute::automatic, 0, MasterFormat::split},
+                                         FrozenRun{DType::bf16, Recompute::none, 1, MasterFormat::none},
                                          FrozenRun{DType::fp32, Recompute::none, 1},
                                          FrozenRun{DType::fp16, Recompute::automatic, 1}),
                        ::testing::Values(Order::layer_major, Order::microbatch_major)));

@@ -27,7 +27,9 @@ struct Arithmetic {
   MomentFormat moments = MomentFormat::fp32;
 };
 constexpr Arithmetic kSplitMaster = {DType::bf16, Recompute::full, 0, MasterFormat::split};
-constexpr Arithmetic kSmallestState = {DType::bf16, Recompute::full, 1, MasterFormat::split,
+constexpr Arithmetic kSmallSplitState = {DType::bf16, Recompute::full, 1, MasterFormat::split,
+                                         MomentFormat::bf16};
+constexpr Arithmetic kSmallestState = {DType::bf16, Recompute::automatic, 0, MasterFormat::none,
                                        MomentFormat::bf16};
 constexpr Arithmetic kWithBf16Moments = {DType::fp32, Recompute::full, 0, MasterFormat::fp32,
                                          MomentFormat::bf16};
@@ -82,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(PrecisionsAndOrders, Placement,
                                                               Arithmetic{DType::bf16, Recompute::full, 0},
                                                               Arithmetic{DType::fp32, Recompute::full, 0},
                                                               Arithmetic{kFp8, Recompute::full}, kSplitMaster,
-                                                              kSmallestState, kWithBf16Moments),
+                                                              kSmallSplitState, kSmallestState,
+                                                              kWithBf16Moments),
                                             ::testing::Values(Order::layer_major, Order::microbatch_major)));
 
 // Invariant of placement (Recomputation.*): Recomputation changes no result. Saved and recomputed activations
@@ -126,7 +129,7 @@ TEST(Pins, ChangeNoBitAndThePlanIsExact) {
   };
   for (const Format& format :
        {Format{DType::bf16, MasterFormat::fp32}, Format{DType::bf16, MasterFormat::split},
-        Format{DType::fp32, MasterFormat::fp32}}) {
+        Format{DType::bf16, MasterFormat::none}, Format{DType::fp32, MasterFormat::fp32}}) {
     RunConfig config = tiny_run(folder.path());
     config.train.precision = format.precision;
     config.optimizer.master = format.master;

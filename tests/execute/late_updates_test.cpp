@@ -2,8 +2,10 @@
 // stops and goes on are those of a run that makes them at the step's end.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
+#include "base/nth.h"
 #include "engine/config/run_config.h"
 #include "engine/run/execute/plan_check.h"
 #include "tests/checkpoint/support.h"
@@ -152,10 +154,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(LateArithmetic{DType::bf16}, LateArithmetic{DType::bf16, Order::microbatch_major},
                       LateArithmetic{DType::fp32}, LateArithmetic{DType::fp16, Order::microbatch_major},
                       LateArithmetic{DType::bf16, Order::layer_major, MasterFormat::split,
-                                     MomentFormat::bf16}),
+                                     MomentFormat::bf16},
+                      LateArithmetic{DType::bf16, Order::layer_major, MasterFormat::none}),
     [](const auto& info) {
       return std::string(name_of(info.param.precision)) +
-             (info.param.master == MasterFormat::split ? "_small" : "_whole") +
+             nth(std::array{"_whole", "_small", "_without_master"}, info.param.master) +
              (info.param.order == Order::layer_major ? "_layer_major" : "_microbatch_major");
     });
 

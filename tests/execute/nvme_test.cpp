@@ -69,7 +69,8 @@ TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
   };
   for (const auto& [precision, master, moments] :
        {Formats{DType::bf16}, Formats{DType::fp32}, Formats{DType::fp16},
-        Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16}}) {
+        Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16},
+        Formats{DType::bf16, MasterFormat::none}}) {
     RunConfig config = tiny_run(first_.path());
     config.train.precision = precision;
     config.optimizer.master = master;

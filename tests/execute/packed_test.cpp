@@ -90,7 +90,8 @@ class PackedParameters : public ::testing::Test {
 // bits of whole matrices wherever they live: in both orders, on drives, with split masters, through
 // checkpoints and beside other models. Plans are exact.
 TEST_F(PackedParameters, ChangeNoBitWhereverTheyLive) {
-  for (const auto& [master, clip_norm] : {std::pair{MasterFormat::fp32, 1.0}, {MasterFormat::split, 0.0}}) {
+  for (const auto& [master, clip_norm] :
+       {std::pair{MasterFormat::fp32, 1.0}, {MasterFormat::split, 0.0}, {MasterFormat::none, 0.0}}) {
     RunConfig config = config_;
     config.optimizer.master = master;
     config.optimizer.clip_norm = clip_norm;

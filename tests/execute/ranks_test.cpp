@@ -150,14 +150,15 @@ TEST_F(RanksOfAnyStage, HaveTheSameBits) {
   }
 }
 
-TEST_F(RanksOfAnyStage, SplitsMastersRoundsMomentsAndReducesInBf16WithTheBitsOfEveryPlacement) {
-  for (const ReduceDtype reduce : {ReduceDtype::fp32, ReduceDtype::bf16}) {
+TEST_F(RanksOfAnyStage, KeepsSmallStateAndReducesInBf16WithTheBitsOfEveryPlacement) {
+  for (const auto& [reduce, master] :
+       {std::pair{ReduceDtype::fp32, MasterFormat::none}, {ReduceDtype::bf16, MasterFormat::split}}) {
     for (const int stage : {1, 3}) {
       RunConfig config = this->config({.stage = stage, .ranks = 3});
       config.train.steps = 3;
       config.train.precision = DType::bf16;
       config.parallel.reduce_dtype = reduce;
-      config.optimizer.master = MasterFormat::split;
+      config.optimizer.master = master;
       config.optimizer.moments = MomentFormat::bf16;
       const std::vector<RunOutcome> resident = run_ranks(config, 3);
       const std::vector<RunOutcome> hosted = run_ranks(placed(config, Where::host), 3);

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <set>
 
 #include "base/error.h"
+#include "base/nth.h"
 #include "engine/config/run_config.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
@@ -156,12 +158,13 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(
         ::testing::Values(SavedArithmetic{DType::bf16, true}, SavedArithmetic{DType::bf16, false},
                           SavedArithmetic{DType::fp32, false}, SavedArithmetic{DType::fp16, true},
-                          SavedArithmetic{DType::bf16, true, MasterFormat::split, MomentFormat::bf16}),
+                          SavedArithmetic{DType::bf16, true, MasterFormat::split, MomentFormat::bf16},
+                          SavedArithmetic{DType::bf16, true, MasterFormat::none}),
         ::testing::ValuesIn(places())),
     [](const auto& info) {
       const SavedArithmetic& arithmetic = std::get<SavedArithmetic>(info.param);
       return fmt::format("{}_{}_{}_{}", name_of(arithmetic.precision),
-                         arithmetic.master == MasterFormat::split ? "small" : "whole",
+                         nth(std::array{"whole", "small", "without_master"}, arithmetic.master),
                          arithmetic.clips ? "clipped" : "unclipped", std::get<Place>(info.param).name);
     });
 

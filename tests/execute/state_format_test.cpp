@@ -3,6 +3,7 @@
 // nvme_test.cpp show that placement changes none of their bits.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "engine/config/run_config.h"
@@ -27,7 +28,11 @@ struct Format {
 constexpr Format kPlainFormat = {MasterFormat::fp32, MomentFormat::fp32};
 constexpr Format kSplitFormat = {MasterFormat::split, MomentFormat::fp32};
 constexpr Format kBf16MomentsFormat = {MasterFormat::fp32, MomentFormat::bf16};
-constexpr Format kSmallestFormat = {MasterFormat::split, MomentFormat::bf16};
+constexpr Format kNoMasterFormat = {MasterFormat::none, MomentFormat::fp32};
+constexpr Format kSmallSplitFormat = {MasterFormat::split, MomentFormat::bf16};
+constexpr Format kSmallestFormat = {MasterFormat::none, MomentFormat::bf16};
+constexpr std::array kFormats = {kPlainFormat,    kSplitFormat,      kBf16MomentsFormat,
+                                 kNoMasterFormat, kSmallSplitFormat, kSmallestFormat};
 
 RunConfig with_format(RunConfig config, const Format& format) {
   config.optimizer.master = format.master;
@@ -37,7 +42,7 @@ RunConfig with_format(RunConfig config, const Format& format) {
 
 // Invariant (StateFormatOfARun.*): The state's format is exact or reproducible.
 TEST(StateFormatOfARun, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
-  for (const Format& format : {kSplitFormat, kBf16MomentsFormat, kSmallestFormat}) {
+  for (const Format& format : {kBf16MomentsFormat, kSmallSplitFormat, kSmallestFormat}) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     const std::string straight = run(config).result.state_hash;
@@ -60,26 +65,32 @@ std::string hash_when_loaded(const RunConfig& config, const Format& to) {
 }
 
 TEST(StateFormatOfARun, IsNoPartOfACheckpoint) {
-  for (const Format& format : {kPlainFormat, kSplitFormat, kBf16MomentsFormat, kSmallestFormat}) {
+  for (const Format& format : kFormats) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     config.train.steps = 3;
     config.checkpoint.path = (folder.path() / "out").string();
     const std::string saved = run(config).result.state_hash;
-    const bool moments_are_bf16 = format.moments == MomentFormat::bf16;
-    for (const Format& to : {kPlainFormat, kSplitFormat}) EXPECT_EQ(hash_when_loaded(config, to), saved);
-    for (const Format& to : {kBf16MomentsFormat, kSmallestFormat})
-      EXPECT_EQ(hash_when_loaded(config, to) == saved, moments_are_bf16);
+    for (const Format& to : kFormats) {
+      const bool keeps_masters = to.master != MasterFormat::none || format.master == MasterFormat::none;
+      const bool keeps_moments = to.moments == MomentFormat::fp32 || format.moments == MomentFormat::bf16;
+      EXPECT_EQ(hash_when_loaded(config, to) == saved, keeps_masters && keeps_moments);
+    }
     RunConfig further =
-        with_format(config, format.master == MasterFormat::split ? kPlainFormat : kSmallestFormat);
+        with_format(config, format.master == MasterFormat::fp32 ? kSmallestFormat : kPlainFormat);
     further.train.steps = 5;
     EXPECT_EQ(run(further).result.steps.size(), 2U);
   }
 }
 
 TEST(StateFormatOfARun, MovesItsBytesPerParameterToAndFromDrives) {
-  for (const auto& [format, bytes_per_parameter] :
-       {std::pair(kPlainFormat, 12), std::pair(kSplitFormat, 10), std::pair(kSmallestFormat, 6)}) {
+  struct Case {
+    Format format;
+    Bytes master, moment;
+  };
+  for (const auto& [format, of_master, of_moment] :
+       {Case{kPlainFormat, 4, 4}, Case{kSplitFormat, 2, 4}, Case{kSmallSplitFormat, 2, 2},
+        Case{kNoMasterFormat, 0, 4}, Case{kSmallestFormat, 0, 2}}) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     config.model.config["hidden_size"] = 64;
@@ -93,10 +104,10 @@ TEST(StateFormatOfARun, MovesItsBytesPerParameterToAndFromDrives) {
     const Model model = test::model_of(config);
     Bytes expected = 0;
     for (const Unit& unit : model.units) {
-      const Bytes master = unit.elements * (bytes_per_parameter == 12 ? 4 : 2);
-      const Bytes moment = (unit.elements * bytes_per_parameter - master) / 2;
-      expected += align_up(master, kBufferAlignment) + 2 * align_up(moment, kBufferAlignment);
+      expected += align_up(unit.elements * of_master, kBufferAlignment) +
+                  2 * align_up(unit.elements * of_moment, kBufferAlignment);
     }
+    const Bytes bytes_per_parameter = of_master + 2 * of_moment;
     EXPECT_NEAR(static_cast<double>(expected), static_cast<double>(bytes_per_parameter * model.parameters()),
                 0.06 * static_cast<double>(expected));
     EXPECT_EQ(outcome.plan.training().moved(Link::nvme_read), expected);
@@ -109,7 +120,7 @@ TEST(StateFormatOfARun, ChangesLittleOfWhatItLearns) {
   RunConfig config = tiny_run(folder.path());
   config.train.steps = 60;
   const TrainResult plain = run(config).result;
-  for (const Format& format : {kSplitFormat, kBf16MomentsFormat, kSmallestFormat}) {
+  for (const Format& format : {kSplitFormat, kBf16MomentsFormat, kNoMasterFormat, kSmallestFormat}) {
     const TrainResult result = run(with_format(config, format)).result;
     double distance = 0;
     for (std::size_t step = 0; step < plain.steps.size(); ++step)

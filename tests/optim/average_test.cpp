@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -80,11 +81,28 @@ TEST(Average, OfASplitMasterIsThatOfTheMaster) {
     }
     OptimizerState state = split.state();
     state.precision = DType::bf16;
-    state.format.split_master = true;
+    state.format.master = MasterFormat::split;
     state.master = remainders.data();
     state.parameter = parameters.data();
     average(average_coefficients({.decay = kDecay}, number, 1), state);
     EXPECT_EQ(split.averages, whole.averages);
+  }
+}
+
+TEST(Average, WithoutAMasterIsThatOfTheParameter) {
+  Averaged whole, own;
+  std::vector<bfloat16> parameters(kWeights);
+  for (std::size_t i = 0; i < kWeights; ++i) parameters[i] = bfloat16(weight_at(1, i));
+  std::ranges::transform(parameters, whole.masters.begin(), [](bfloat16 value) { return float(value); });
+  OptimizerState state = own.state();
+  state.precision = DType::bf16;
+  state.format.master = MasterFormat::none;
+  state.master = parameters.data();
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    const AverageCoefficients step = average_coefficients({.decay = kDecay}, number, 1);
+    average(step, whole.state());
+    average(step, state);
+    EXPECT_EQ(own.averages, whole.averages);
   }
 }
 

@@ -24,8 +24,8 @@ bool is_right(std::uint32_t bits) {
 }
 
 // Invariant of state and checkpoints (SplitMaster*.*): The state's format is exact or reproducible. A split
-// master equals the fp32 master to the bit. bf16 moments have the same bits wherever they are updated. A
-// checkpoint of any format resumes in any other.
+// master equals the fp32 master to the bit. bf16 moments, and weights without a master, have the same bits
+// wherever they are updated. A checkpoint of any format resumes in any other.
 TEST(SplitMasterLongTest, JoinsToTheSameBitsForEveryFloatAndItsParameterIsTheNearestBf16) {
   constexpr std::uint32_t kLow = 1 << 16;
   std::atomic<std::uint64_t> wrong = 0;

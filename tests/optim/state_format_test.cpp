@@ -10,7 +10,9 @@ namespace strata {
 namespace {
 
 using test::kBf16Moments;
+using test::kNoMaster;
 using test::kSmallest;
+using test::kSmallSplit;
 using test::kSplit;
 
 constexpr StateFormat kPlain = {};
@@ -18,12 +20,16 @@ constexpr StateFormat kPlain = {};
 TEST(StateFormat, CountsBytesOfStateAndOfAnUpdate) {
   EXPECT_EQ(kPlain.state_bytes(DType::bf16), 14);
   EXPECT_EQ(kSplit.state_bytes(DType::bf16), 12);
-  EXPECT_EQ(kSmallest.state_bytes(DType::bf16), 8);
+  EXPECT_EQ(kNoMaster.state_bytes(DType::bf16), 10);
+  EXPECT_EQ(kSmallSplit.state_bytes(DType::bf16), 8);
+  EXPECT_EQ(kSmallest.state_bytes(DType::bf16), 6);
   EXPECT_EQ(kPlain.state_bytes(DType::fp32), 12);
   EXPECT_EQ(kPlain.update_bytes(DType::bf16), 28);
   EXPECT_EQ(kSplit.update_bytes(DType::bf16), 26);
   EXPECT_EQ(kBf16Moments.update_bytes(DType::bf16), 20);
-  EXPECT_EQ(kSmallest.update_bytes(DType::bf16), 18);
+  EXPECT_EQ(kNoMaster.update_bytes(DType::bf16), 22);
+  EXPECT_EQ(kSmallSplit.update_bytes(DType::bf16), 18);
+  EXPECT_EQ(kSmallest.update_bytes(DType::bf16), 14);
   EXPECT_EQ(kPlain.update_bytes(DType::fp32), 28);
   EXPECT_EQ(kBf16Moments.update_bytes(DType::fp32), 20);
 }
@@ -35,11 +41,13 @@ TEST(StateFormat, CountsTheMomentsThatTheRuleKeeps) {
     EXPECT_EQ((StateFormat{.kept = moments_of(rule)}.state_bytes(DType::bf16)), 10) << name_of(rule);
   EXPECT_EQ((StateFormat{.kept = kTwo}.state_bytes(DType::bf16)), 14);
   EXPECT_EQ((StateFormat{.kept = kNone}.state_bytes(DType::bf16)), 6);
-  EXPECT_EQ((StateFormat{.split_master = true, .kept = kNone}.state_bytes(DType::bf16)), 4);
+  EXPECT_EQ((StateFormat{.master = MasterFormat::split, .kept = kNone}.state_bytes(DType::bf16)), 4);
+  EXPECT_EQ((StateFormat{.master = MasterFormat::none, .kept = kNone}.state_bytes(DType::bf16)), 2);
   EXPECT_EQ((StateFormat{.kept = kNone}.state_bytes(DType::fp32)), 4);
   EXPECT_EQ((StateFormat{.kept = kOne}.state_bytes(DType::bf16)), 10);
-  EXPECT_EQ(
-      (StateFormat{.split_master = true, .moments = DType::bf16, .kept = kOne}.state_bytes(DType::bf16)), 6);
+  EXPECT_EQ((StateFormat{.master = MasterFormat::split, .moments = DType::bf16, .kept = kOne}.state_bytes(
+                DType::bf16)),
+            6);
   EXPECT_EQ((StateFormat{.kept = kNone}.update_bytes(DType::bf16)), 12);
   EXPECT_EQ((StateFormat{.kept = kOne}.update_bytes(DType::bf16)), 20);
   EXPECT_EQ((StateFormat{.kept = kNone}.update_bytes(DType::fp32)), 12);
@@ -51,11 +59,14 @@ TEST(StateFormat, OfAnFp32RunHasNoMasterBesideTheParameter) {
 }
 
 TEST(StateFormat, NamesTypesOfTheSizesThatItCounts) {
-  for (const StateFormat& format : {kPlain, kSplit, kBf16Moments, kSmallest}) {
+  for (const StateFormat& format : {kPlain, kSplit, kNoMaster, kBf16Moments, kSmallSplit, kSmallest}) {
     with_state_types(DType::bf16, format,
                      [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
                        EXPECT_TRUE((std::is_same_v<Precision, bfloat16>));
-                       EXPECT_EQ(static_cast<Bytes>(sizeof(Master)), format.master_bytes(DType::bf16));
+                       const bool is_own = format.is_own_master(DType::bf16);
+                       const Bytes own = sizeof(bfloat16);
+                       EXPECT_EQ(static_cast<Bytes>(sizeof(Master)),
+                                 is_own ? own : format.master_bytes(DType::bf16));
                        EXPECT_EQ(static_cast<Bytes>(sizeof(Stored)), format.bytes_of(Moment::exp_avg));
                      });
   }

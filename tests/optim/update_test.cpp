@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -21,7 +21,9 @@ namespace {
 
 using test::kBf16Moments;
 using test::kEveryStateType;
+using test::kNoMaster;
 using test::kSmallest;
+using test::kSmallSplit;
 using test::kSplit;
 using test::StateTypes;
 
@@ -51,10 +53,10 @@ struct Buffers {
         types.precision, types.format,
         [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) {
           fill<Master>(master, elements, [](std::size_t i) {
-            if constexpr (std::is_same_v<Master, float>)
-              return normal(4 * i);
-            else
+            if constexpr (std::is_same_v<Master, Remainder>)
               return split_master(normal(4 * i)).remainder;
+            else
+              return Master(normal(4 * i));
           });
           fill<Moment>(exp_avg, elements, [](std::size_t i) { return Moment(0.1F * normal(4 * i + 1)); });
           fill<Moment>(exp_avg_slow, elements,
@@ -122,10 +124,8 @@ UpdateCoefficients step_of(UpdateRule rule) {
 constexpr std::size_t kLarge = 300'007;
 
 void expect_reference_bits(const StateTypes& types, std::size_t first, std::size_t elements) {
-  SCOPED_TRACE(::testing::Message() << name_of(types.rule) << ", " << name_of(types.precision)
-                                    << (types.format.split_master ? ", split" : "") << ", moments "
-                                    << name_of(types.format.moments) << ", " << elements << " elements from "
-                                    << first);
+  SCOPED_TRACE(::testing::Message() << name_of(types.rule) << ", " << describe(types) << ", " << elements
+                                    << " elements from " << first);
   Buffers fast(types, first + elements + 40), plain(types, first + elements + 40);
   update(step_of(types.rule), fast.state(first, elements));
   update_reference(step_of(types.rule), plain.state(first, elements));
@@ -151,7 +151,7 @@ TEST_P(UpdatesOnEachTarget, GivesTheReferenceBitsForStreamedSizesAtAnyAlignment)
   for (std::size_t first : {0, 1, 16}) expect_reference_bits(kBf16, first, kLarge);
   for (std::size_t first : {0, 3}) expect_reference_bits(kFp16, first, kLarge);
   for (const UpdateRule rule : kUpdateRules) {
-    for (const StateFormat& format : {kSplit, kBf16Moments, kSmallest})
+    for (const StateFormat& format : {kSplit, kNoMaster, kBf16Moments, kSmallSplit, kSmallest})
       expect_reference_bits({DType::bf16, format, rule}, 3, kLarge);
     if (rule != UpdateRule::adamw) expect_reference_bits({DType::bf16, {}, rule}, 1, kLarge);
   }
@@ -167,7 +167,8 @@ TEST(Updates, PointersOfDifferentAlignmentGiveTheSameBits) {
         const Moment moment = moments_of(types.rule).at(0);
         state.of(moment) = buffers->state(4, kLarge).of(moment);
       }
-      state.parameter = buffers->state(8, kLarge).parameter;
+      const bool is_own_master = types.format.is_own_master(types.precision);
+      (is_own_master ? state.master : state.parameter) = buffers->state(8, kLarge).parameter;
       way(step_of(types.rule), state, {});
     }
     expect_same_bits(fast, plain);
@@ -176,7 +177,10 @@ TEST(Updates, PointersOfDifferentAlignmentGiveTheSameBits) {
 
 TEST(Updates, AnySplitGivesTheSameBits) {
   std::vector<StateTypes> all = {kBf16};
-  for (const UpdateRule rule : kUpdateRules) all.push_back({DType::bf16, kSmallest, rule});
+  for (const UpdateRule rule : kUpdateRules) {
+    all.push_back({DType::bf16, kSmallSplit, rule});
+    all.push_back({DType::bf16, kSmallest, rule});
+  }
   for (const StateTypes& types : all) {
     Buffers whole(types, kLarge), split(types, kLarge);
     const UpdateCoefficients step = step_of(types.rule);
@@ -191,8 +195,36 @@ TEST(Updates, AnySplitGivesTheSameBits) {
   }
 }
 
+/// A weight that is its own master keeps the mean of what updates make of it.
+TEST(AdamW, WithoutAMasterMovesTheParameterByItsStepInTheMean) {
+  constexpr std::size_t kWeights = 4096;
+  constexpr std::int64_t kSteps = 200;
+  Buffers own({DType::bf16, kNoMaster}, kWeights), whole(kBf16, kWeights);
+  for (Buffers* buffers : {&own, &whole}) {
+    Buffers::fill<bfloat16>(buffers->gradient, kWeights, [](std::size_t) { return bfloat16(1.0F); });
+    for (std::vector<std::byte>* moment : {&buffers->exp_avg, &buffers->exp_avg_sq})
+      Buffers::fill<float>(*moment, kWeights, [](std::size_t) { return 0.0F; });
+  }
+  Buffers::fill<bfloat16>(own.master, kWeights, [](std::size_t) { return bfloat16(1.0F); });
+  Buffers::fill<float>(whole.master, kWeights, [](std::size_t) { return 1.0F; });
+  UpdateStep settings = kStep;
+  settings.policy.weight_decay = 0;
+  settings.gradient_scale = 1;
+  settings.learning_rate = 1e-4;  // a fortieth of the distance between bf16 numbers below 1
+  for (settings.step = 1; settings.step <= kSteps; ++settings.step) {
+    update(coefficients(settings), own.state(0, kWeights));
+    update(coefficients(settings), whole.state(0, kWeights));
+  }
+  double mean = 0;
+  for (std::size_t i = 0; i < kWeights; ++i)
+    mean += static_cast<float>(Buffers::at<bfloat16>(own.master, i)) / double{kWeights};
+  EXPECT_NEAR(mean, Buffers::at<float>(whole.master, 0), 5e-4);
+  EXPECT_NEAR(Buffers::at<float>(whole.master, 0), 1 - 1e-4 * kSteps, 1e-5);
+}
+
 TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
-  for (const StateTypes& types : {kFp32, StateTypes{DType::bf16, kSmallest}}) {
+  for (const StateTypes& types :
+       {kFp32, StateTypes{DType::bf16, kSmallSplit}, StateTypes{DType::bf16, kSmallest}}) {
     Buffers one(types, kLarge), three(types, kLarge);
     TaskArena(1).execute([&] { update(coefficients(kStep), one.state(0, kLarge)); });
     TaskArena(3).execute([&] { update(coefficients(kStep), three.state(0, kLarge)); });
@@ -341,7 +373,7 @@ TEST_P(UpdatesOnEachTarget, LionStaysWhereItsDirectionIsZeroOrNoNumber) {
 TEST(Ademamix, RaisesAlphaAndTheSlowMeansHalfLifeLinearly) {
   constexpr RuleSettings kSlow = {
       .beta1 = 0.9F, .beta2 = 0.999F, .alpha = 5, .beta3 = 0.9999F, .slow_warmup = 100};
-  const auto at = [](std::int64_t step) {
+  const auto at = [&](std::int64_t step) {
     return coefficients({.policy = {.rule = UpdateRule::ademamix, .settings = kSlow},
                          .learning_rate = 1,
                          .step = step})
@@ -450,7 +482,8 @@ void expect_same_values(const std::vector<std::byte>& a, const std::vector<std::
     if constexpr (!std::is_same_v<T, Remainder>) {
       if (std::isnan(static_cast<float>(x)) && std::isnan(static_cast<float>(y))) continue;
     }
-    EXPECT_EQ(std::memcmp(&x, &y, sizeof(T)), 0) << i;
+    using Bits = std::array<std::byte, sizeof(T)>;
+    EXPECT_EQ(std::bit_cast<Bits>(x), std::bit_cast<Bits>(y)) << i;
   }
 }
 

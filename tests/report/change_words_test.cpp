@@ -51,8 +51,8 @@ TEST(ChangeWords, TellApartWhatAChangeDoesToResults) {
   EXPECT_THAT(words({.settings = {"optimizer.moments=bf16"}, .effect = ChangeEffect::learning}),
               HasSubstr("It changes what is learned: moments are rounded"));
   const std::string of_two = words(
-      {.settings = {"optimizer.master=split", "optimizer.moments=bf16"}, .effect = ChangeEffect::learning});
-  EXPECT_THAT(of_two, HasSubstr("It changes what is learned: master weights stay exact"));
+      {.settings = {"optimizer.master=none", "optimizer.moments=bf16"}, .effect = ChangeEffect::learning});
+  EXPECT_THAT(of_two, HasSubstr("It changes what is learned: there are no master weights"));
   EXPECT_THAT(of_two, HasSubstr("; moments are rounded"));
   EXPECT_THAT(words({.effect = ChangeEffect::machine, .link = 2}),
               HasSubstr("a machine whose link between host and device is 2 times as fast"));

@@ -39,16 +39,19 @@ TEST(AutomaticPrecision, OfARunThatGoesOnIsThatOfItsCheckpoint) {
 }
 
 TEST(AutomaticPrecision, IsBf16WhereAnotherKeyNeedsIt) {
-  RunConfig split, reduced;
+  RunConfig split, without, reduced;
   split.optimizer.master = MasterFormat::split;
+  without.optimizer.master = MasterFormat::none;
   reduced.parallel.reduce_dtype = ReduceDtype::bf16;
   for (const PrecisionFacts& facts : {kWithoutBf16, going_on_in(DType::fp32)}) {
     EXPECT_EQ(choose_precision(split, facts),
               (PrecisionChoice{DType::bf16, "optimizer.master split needs it"}));
+    EXPECT_EQ(choose_precision(without, facts),
+              (PrecisionChoice{DType::bf16, "optimizer.master none needs it"}));
     EXPECT_EQ(choose_precision(reduced, facts),
               (PrecisionChoice{DType::bf16, "parallel.reduce_dtype bf16 needs it"}));
   }
-  for (const RunConfig& config : {split, reduced})
+  for (const RunConfig& config : {split, without, reduced})
     EXPECT_EQ(choose_precision(config, going_on_in(kFp8)).precision, kFp8);
 }
 

@@ -24,7 +24,8 @@ struct Update {
   static constexpr int count = moment_count;
   static constexpr int kMemory = count > 0 ? count : 1;  ///< C++ has no arrays of nothing
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
-  static constexpr bool kParameter = !std::is_same_v<Precision, float>;
+  /// Beside the master.
+  static constexpr bool kParameter = !std::is_same_v<Precision, float> && !std::is_same_v<Master, bfloat16>;
   /// Elements of one thread: 16 bytes of the arrays with the largest ones.
   static constexpr int kRun =
       16 / static_cast<int>(std::max({sizeof(Precision), sizeof(Master), sizeof(Stored)}));
@@ -124,13 +125,20 @@ __device__ float load_master(float master, const Precision& /*parameter*/) {
 __device__ float load_master(Remainder remainder, const bfloat16& parameter) {
   return join_master(parameter, remainder);
 }
+__device__ float load_master(bfloat16 master, const bfloat16& /*none beside it*/) {
+  return to_float(master);
+}
 
 template <typename Precision>
-__device__ void store_master(float value, float& master, Precision& parameter) {
+__device__ void store_master(float value, std::uint32_t /*random*/, float& master, Precision& parameter) {
   master = value;
   parameter = from_float<Precision>(value);
 }
-__device__ void store_master(float value, Remainder& remainder, bfloat16& parameter) {
+__device__ void store_master(float value, std::uint32_t random, bfloat16& master, bfloat16& /*none*/) {
+  master = round_stochastically(value, random_half_of_master(random));
+}
+__device__ void store_master(float value, std::uint32_t /*random*/, Remainder& remainder,
+                             bfloat16& parameter) {
   // The GPU's NaN has all bits of its payload set, and its high half rounded up would be a zero.
   const SplitMaster halves = split_master(value == value ? value : std::bit_cast<float>(0x7fc00000U));
   parameter = halves.parameter;
@@ -164,8 +172,8 @@ __device__ void update_run(const Types& x, std::int64_t first) {
 #pragma unroll
     for (int k = 0; k < Types::count; ++k) moments[k] = to_float(stored[k].values[i]);
     update_element<Types::count>(s, to_float(gradient.values[i]), master, moments);
-    store_master(master, masters.values[i], parameter.values[i]);
     const std::uint32_t random = mix_bits(counter + static_cast<std::uint32_t>(i));
+    store_master(master, random, masters.values[i], parameter.values[i]);
 #pragma unroll
     for (int k = 0; k < Types::count; ++k)
       store_moment(moments[k], random_half(random, k), stored[k].values[i]);
@@ -297,10 +305,13 @@ void average_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
       average_of_types<decltype(master), float>(context, call);
     }
   };
-  if (call.state.format.split_master) {
-    with_master(Remainder());
-  } else {
-    with_master(float());
+  switch (call.state.format.master) {
+    case MasterFormat::fp32:
+      return with_master(float());
+    case MasterFormat::split:
+      return with_master(Remainder());
+    case MasterFormat::none:
+      return with_master(bfloat16());
   }
 }
 

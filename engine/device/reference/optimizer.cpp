@@ -8,8 +8,8 @@ namespace strata {
 using namespace reference;
 
 void run_on_reference(const ParameterUpdate& update) {
-  expect(!update.state.format.split_master || update.state.precision == DType::bf16,
-         "a split master of a bf16 parameter");
+  expect(update.state.format.master == MasterFormat::fp32 || update.state.precision == DType::bf16,
+         "no fp32 master but of a bf16 parameter");
   if (*update.skip != 0) return round_masters(update.state);
   update_reference(*update.step, update.state,
                    update.average == nullptr ? AverageCoefficients() : *update.average);

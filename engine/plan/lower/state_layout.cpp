@@ -18,8 +18,7 @@ std::vector<Value*> StateLayout::state_of(std::int32_t u) {
   Value& updated = updated_parameter(u);
   if (&updated != &kept && !strategy_.is_rounded_copy()) state.push_back(&updated);
   for (StatePiece& piece : values.state) {
-    if (!strategy_.travels_as_fp32())
-      state.push_back(&piece.master);  // in fp32 the parameter is its own master
+    if (!strategy_.is_own_master()) state.push_back(&piece.master);
     for (auto& [moment, value] : piece.moments) state.push_back(&value);
   }
   std::erase_if(state, [](const Value* value) { return value->elements == 0; });
@@ -91,7 +90,7 @@ void StateLayout::note_state_of(std::int32_t u) {
   for (const Value* value : state_of(u)) {
     const auto [part, piece] = part_of(u, *value);
     const bool is_own_master =
-        strategy_.travels_as_fp32() && values_of(u).trains() && value == &updated_parameter(u);
+        strategy_.is_own_master() && values_of(u).trains() && value == &updated_parameter(u);
     const BufferId updated = strategy_.on_device(u) ? value->resident : value->home;
     const BufferId other = strategy_.on_device(u) ? value->home : value->resident;
     if (is_kept(updated)) note_state(is_own_master ? StateKey::master : part, u, *value, updated, piece);
@@ -134,8 +133,9 @@ Value& StateLayout::final_gradient(std::int32_t u) {
 std::vector<std::vector<Use>> StateLayout::saved_parts(std::int32_t u, StatePiece& piece) {
   Value& parameter = updated_parameter(u);
   std::vector<Use> master = {
-      {Role::master, strategy_.travels_as_fp32() ? &parameter : &piece.master, Access::read}};
-  if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
+      {Role::master, strategy_.is_own_master() ? &parameter : &piece.master, Access::read}};
+  if (strategy_.state_format.master == MasterFormat::split)
+    master.push_back({Role::parameter, &parameter, Access::read});
   std::vector<std::vector<Use>> parts = {std::move(master)};
   for (auto& [moment, value] : piece.moments) parts.push_back({{role_of(moment), &value, Access::read}});
   return parts;

@@ -33,7 +33,7 @@ std::int64_t most_kept(const Unit& unit, Stretch kept, const Piece& piece, std::
 std::vector<StatePiece> state_of(const Model& model, const Unit& unit, Tier tier, const Strategy& strategy) {
   const StateFormat& format = strategy.state_format;
   const std::int64_t shard = strategy.mesh.shard_elements(unit.elements);
-  const bool is_own_master = strategy.precision == DType::fp32;
+  const bool is_split = format.master == MasterFormat::split;
   std::vector<StatePiece> state;
   if (shard == 0) return state;
   for (const Piece& piece : tier == Tier::device ? std::vector<Piece>{{}} : state_pieces(shard, strategy)) {
@@ -45,8 +45,8 @@ std::vector<StatePiece> state_of(const Model& model, const Unit& unit, Tier tier
     };
     StatePiece& made = state.emplace_back(
         StatePiece{.piece = piece,
-                   .master = value("master", format.split_master ? ElementType::low_half : ElementType::fp32,
-                                   is_own_master ? 0 : count),
+                   .master = value("master", is_split ? ElementType::low_half : ElementType::fp32,
+                                   strategy.is_own_master() ? 0 : count),
                    .moments = {}});
     format.kept.for_each([&](Moment moment) {
       const std::int64_t kept =

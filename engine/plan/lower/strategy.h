@@ -168,8 +168,9 @@ struct Strategy {
   }
   bool travels_as_fp32() const { return precision == DType::fp32; }
   bool reduces_as_fp32() const { return reduce_dtype == DType::fp32; }
+  bool is_own_master() const { return state_format.is_own_master(precision); }
   /// A parameter is its master, rounded.
-  bool is_rounded_copy() const { return !travels_as_fp32() && !state_format.split_master; }
+  bool is_rounded_copy() const { return state_format.is_rounded_copy(precision); }
   bool is_sharded() const { return mesh.shard > 1; }
   /// Ranks hold shards of parameters only, and gather each unit's when they need it.
   bool gathers() const { return is_sharded() && zero_stage == 3; }

@@ -103,7 +103,7 @@ void UpdateLowering::update(const Visit& visit) {
 void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
   std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
                            {Role::gradient, &state_.final_gradient(u), Access::read}};
-  if (!strategy_.travels_as_fp32()) uses.push_back({Role::master, &piece.master, Access::update});
+  if (!strategy_.is_own_master()) uses.push_back({Role::master, &piece.master, Access::update});
   for (auto& [moment, value] : piece.moments)
     if (!is_mixed(u, role_of(moment))) uses.push_back({role_of(moment), &value, Access::update});
   // A rounded copy is overwritten, whole or piece by piece; a parameter that is its own master or the high

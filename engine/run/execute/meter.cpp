@@ -32,8 +32,9 @@ void Meter::touch(const Matrix& matrix) {
 
 void Meter::touch(const OptimizerState& state) {
   const auto touch_all = [&](const void* values, Bytes element) { touch(values, state.elements * element); };
-  const bool is_own_master = state.precision == DType::fp32;
-  touch_all(state.master, is_own_master ? size_of(DType::fp32) : state.format.master_bytes(state.precision));
+  const bool is_own_master = state.format.is_own_master(state.precision);
+  touch_all(state.master,
+            is_own_master ? size_of(state.precision) : state.format.master_bytes(state.precision));
   state.moments.for_each(
       [&](Moment key, const void* moment) { touch_all(moment, state.format.bytes_of(key)); });
   touch_all(state.gradient, size_of(state.precision));

@@ -287,6 +287,7 @@ void RunState::write(std::size_t unit, StateKey key, const std::function<void(st
   const auto is_of_master = key == StateKey::master;
   if (places.empty() && (!is_of_master || places_[unit].copies.empty())) return;  // another stage's
   const bool is_floats = !places.empty() && stored_as(places.front().type) == StoredAs::floats;
+  const bool is_split = !places.empty() && stored_as(places.front().type) == StoredAs::split_masters;
   if (is_floats && places.front().piece.is_all() &&
       range == mine) {  // then they are made where they stay, or where they are staged
     const BufferId id = places.front().buffer;
@@ -305,7 +306,7 @@ void RunState::write(std::size_t unit, StateKey key, const std::function<void(st
     const std::span<const float> part = part_of(piece, shard);
     if (is_floats) {
       store<float>(piece.buffer, part, std::identity());
-    } else if (is_of_master) {
+    } else if (is_split) {
       store<Remainder>(piece.buffer, part, [](float value) { return split_master(value).remainder; });
     } else {
       store(piece, part, read_tensor);
@@ -315,7 +316,7 @@ void RunState::write(std::size_t unit, StateKey key, const std::function<void(st
 }
 
 void RunState::write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard) {
-  const bool is_split = plan_.strategy.state_format.split_master;
+  const bool is_split = plan_.strategy.state_format.master == MasterFormat::split;
   for (const StateEntry& copy : places_[unit].copies) {
     const std::span<const float> values = copy.is_whole ? whole : shard;
     const auto high_half = [](float value) { return split_master(value).parameter; };

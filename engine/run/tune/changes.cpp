@@ -112,6 +112,8 @@ void add_formats(Collector& changes) {
   const RunConfig& run = changes.run();
   if (run.optimizer.master == MasterFormat::fp32 && run.precision() == DType::bf16)
     changes.add("optimizer.master=split", ChangeEffect::rounding);
+  if (run.optimizer.master != MasterFormat::none && run.precision() == DType::bf16)
+    changes.add("optimizer.master=none", ChangeEffect::learning);
   if (run.rounding() == Rounding::e4m3) {
     const bool is_sharded = run.parallel.data * run.parallel.context > 1 && run.parallel.zero_stage > 0;
     if (run.memory.trained_as == ParameterFormat::precision && !is_asynchronous(run.parallel.schedule))
@@ -134,7 +136,7 @@ void add_smallest_state(Collector& changes) {
   const RunConfig& run = changes.run();
   if (run.optimizer.master != MasterFormat::fp32 || run.precision() != DType::bf16) return;
   if (run.optimizer.moments != MomentFormat::fp32) return;
-  changes.add(Change{.settings = {"optimizer.master=split", "optimizer.moments=bf16"},
+  changes.add(Change{.settings = {"optimizer.master=none", "optimizer.moments=bf16"},
                      .effect = ChangeEffect::learning});
 }
 

@@ -13,8 +13,9 @@ PrecisionChoice choose_precision(const RunConfig& config, const PrecisionFacts& 
                                     std::pair{config.memory.frozen_as, "memory.frozen_as"}})
     if (format == ParameterFormat::fp8) return {kFp8, fmt::format("{} fp8 needs it", key)};
   const bool has_bf16 = facts.stored && facts.stored->precision.storage == DType::bf16;
-  if (config.optimizer.master == MasterFormat::split && !has_bf16)
-    return {DType::bf16, "optimizer.master split needs it"};
+  const MasterFormat master = config.optimizer.master;
+  if (master != MasterFormat::fp32 && !has_bf16)
+    return {DType::bf16, fmt::format("optimizer.master {} needs it", word_of(master))};
   if (config.parallel.reduce_dtype == ReduceDtype::bf16 && !has_bf16)
     return {DType::bf16, "parallel.reduce_dtype bf16 needs it"};
   if (facts.stored) {

@@ -33,7 +33,7 @@ Strategy decided(const RunConfig& config, const Model& model) {
   strategy.precision = config.precision();
   strategy.rounding = model.rounding;
   strategy.state_format = {
-      .split_master = config.optimizer.master == MasterFormat::split,
+      .master = config.optimizer.master,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
       .average = config.ema.format == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
       .kept = model.moments()};

@@ -25,7 +25,7 @@ std::vector<Knob> knobs_of_size(BufferKind kind) {
       return {kShardState, kTensor, kFreeze};
     case BufferKind::optimizer_state:
       return {{"optimizer.moments", "bf16: 2 bytes per parameter less for each"},
-              {"optimizer.master", "split, with bf16: 2 bytes per parameter less"},
+              {"optimizer.master", "split or none, with bf16: 2 or 4 bytes per parameter less"},
               kShardState,
               kFreeze};
     case BufferKind::activation:

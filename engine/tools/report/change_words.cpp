@@ -39,6 +39,8 @@ std::string words_of(const Change& change) {
       {"optimizer.master=split",
        "master weights stay exact fp32 values in fewer bytes; a bf16 weight differs where rounding had a "
        "tie"},
+      {"optimizer.master=none",
+       "there are no master weights: updates round the weights to 16 bits, stochastically"},
       {"optimizer.moments=bf16",
        "moments are rounded to 16 bits, stochastically: results are near, not equal"},
       {"optimizer.clip_by=previous_step",

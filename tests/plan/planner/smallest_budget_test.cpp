@@ -45,7 +45,7 @@ class Grid {
     config.train.validate_every = one_of({0, 1, 1});
     config.optimizer.clip_norm = one_of({0, 1});
     if (config.train.precision == DType::bf16)
-      config.optimizer.master = one_of({MasterFormat::fp32, MasterFormat::split});
+      config.optimizer.master = one_of({MasterFormat::fp32, MasterFormat::split, MasterFormat::none});
     config.optimizer.moments = one_of({MomentFormat::fp32, MomentFormat::bf16});
     if (one_of({true, false})) config.checkpoint = {"out", 2, 2};
     pick_ranks(config);
@@ -111,7 +111,9 @@ void expect_true(const GridRun& run, const RunConfig& refused) {
   const RunConfig enough = with_named_budgets(refused, sentence);
   ASSERT_NE(enough.memory, refused.memory);
   EXPECT_EQ(refusal(enough, run.model), "");
-  const auto expect_refused = [&](RunConfig less) { EXPECT_NE(refusal(less, run.model), "") << "with less"; };
+  const auto expect_refused = [&](const RunConfig& less) {
+    EXPECT_NE(refusal(less, run.model), "") << "with less";
+  };
   RunConfig less = enough;
   if (enough.memory.device != refused.memory.device) {
     less.memory.device -= kBufferAlignment;
@@ -135,7 +137,7 @@ TEST(SmallestBudgetLongTest, IsOneThatWorksAndTheSmallestOverAGridOfRuns) {
   Grid grid(14);
   for (int i = 0; i < 60 && !::testing::Test::HasFailure(); ++i) {
     const GridRun run = grid.pick();
-    const auto refuse_with = [&](RunConfig config) {
+    const auto refuse_with = [&](const RunConfig& config) {
       if (refusal(config, run.model).empty()) return;  // it is enough
       expect_true(run, config);
     };

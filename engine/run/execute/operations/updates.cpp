@@ -12,17 +12,21 @@
 namespace strata::operations {
 namespace {
 
+MasterFormat format_of(const Operand& parameter, const Operand* master) {
+  if (master == nullptr) return parameter.type == ElementType::fp32 ? MasterFormat::fp32 : MasterFormat::none;
+  return master->type == ElementType::low_half ? MasterFormat::split : MasterFormat::fp32;
+}
+
 /// The instruction's piece of a unit, without moments. Only an update has a parameter and its master.
 OptimizerState state_of_piece(const OperationContext& on, const Instruction& instruction) {
   const Operand* parameter = instruction.find_operand(Role::parameter);
   const Operand& gradient = *instruction.find_operand(Role::gradient);
   const Operand* master = instruction.find_operand(Role::master);
-  const bool is_split = master != nullptr && master->type == ElementType::low_half;
   const std::int64_t first = instruction.piece.first;
   std::byte* updated =
       parameter == nullptr ? nullptr : on.address(parameter->buffer) + first * size_of(parameter->type);
   return {.precision = dtype_of(gradient.type),
-          .format = {.split_master = is_split},
+          .format = {.master = parameter == nullptr ? MasterFormat::fp32 : format_of(*parameter, master)},
           .elements = instruction.piece.is_all() ? gradient.elements : instruction.piece.count,
           .master = master == nullptr ? updated : on.address(master->buffer),
           .gradient = on.address(gradient.buffer) + first * size_of(gradient.type),
