@@ -37,14 +37,13 @@ VectorTarget find_best() {
 }
 
 struct Choice {
-  VectorTarget target = VectorTarget::baseline, best = target;
+  VectorTarget best = find_best(), target = best;
   std::string cap = {};  ///< the variable's value
   bool is_valid = true, is_capped = false;
 };
 
 Choice choose() {
-  const VectorTarget best = find_best();
-  Choice choice{.target = best, .best = best};
+  Choice choice;
   const char* cap = std::getenv("STRATA_VECTOR_TARGET");
   if (cap == nullptr || *cap == '\0') return choice;
   choice.cap = cap;

@@ -1,6 +1,7 @@
 // Where the ranks of a threads communicator meet: what each offers to the others in a call, and the messages
 // between them. The rank that comes last does the parts of all in a call of the whole group, and the others
-// sleep until then: each is woken once. So a rank that gives up never takes away memory that another reads.
+// sleep until then: each is woken once. A rank may give up only before all have come, so it never takes away
+// memory that another reads.
 #pragma once
 
 #include <atomic>

@@ -18,12 +18,12 @@ namespace {
 [[maybe_unused]] const bool kMemoryIsDirty = setenv("STRATA_DIRTY_MEMORY", "1", 1) == 0;
 [[maybe_unused]] const VectorTarget kTarget = vector_target();
 
-[[maybe_unused]] const bool kCapIsLower = [] {
+[[maybe_unused]] const bool kRepeatsNoLaunch = [] {
   constexpr int kSkipped = 77;  // SKIP_RETURN_CODE
-  const bool is_lower = kTarget < best_vector_target();
-  if (std::getenv("STRATA_SKIP_WITHOUT_CAP") == nullptr || is_lower) return is_lower;
+  if (std::getenv("STRATA_SKIP_WITHOUT_CAP") == nullptr || kTarget < best_vector_target()) return true;
+  const std::string best(name_of(best_vector_target()));
   std::printf("this processor has nothing above %s: launches without a cap have run these cases\n",
-              std::getenv("STRATA_VECTOR_TARGET"));
+              best.c_str());
   std::exit(kSkipped);
 }();
 

@@ -83,10 +83,10 @@ HostUpdate::HostUpdate(std::int64_t parameters, UpdateRule rule, const StateForm
   arena_ = Arena(parameters * (kElement + state_.format.state_bytes(DType::bf16)) + 5 * 16 * kPhase);
   std::byte* next = arena_.data();
   const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element + kPhase); };
-  state_.format.kept.for_each([&](Moment moment) { state_.of(moment) = take(format.bytes_of(moment)); });
-  state_.parameter = take(kElement);
   const bool is_own_master = format.is_own_master(DType::bf16);
-  state_.master = is_own_master ? state_.parameter : take(format.master_bytes(DType::bf16));
+  state_.master = take(is_own_master ? kElement : format.master_bytes(DType::bf16));
+  state_.format.kept.for_each([&](Moment moment) { state_.of(moment) = take(format.bytes_of(moment)); });
+  state_.parameter = is_own_master ? state_.master : take(kElement);
   auto* gradient = reinterpret_cast<bfloat16*>(take(kElement));
   state_.gradient = gradient;
   with_state_types(DType::bf16, format, [&]<typename Master, typename Stored>(auto, Master, Stored) {
@@ -113,9 +113,7 @@ OptimizerState HostUpdate::with_phase(Bytes phase) const {
            ++arrays_before * (phase - kPhase);
   };
   state.format.kept.for_each([&](Moment moment) { state.of(moment) = moved(state.of(moment)); });
-  const bool is_own_master = state.format.is_own_master(state.precision);
-  state.parameter = moved(state.parameter);
-  state.master = is_own_master ? state.parameter : moved(state.master);
+  if (!state.format.is_own_master(state.precision)) state.parameter = moved(state.parameter);
   state.gradient = moved(state.gradient);
   return state;
 }

@@ -286,8 +286,10 @@ void RunState::write(std::size_t unit, StateKey key, const std::function<void(st
   const FlatRange range = loaded(unit, key), mine = held(unit, key);
   const auto is_of_master = key == StateKey::master;
   if (places.empty() && (!is_of_master || places_[unit].copies.empty())) return;  // another stage's
-  const bool is_floats = !places.empty() && stored_as(places.front().type) == StoredAs::floats;
-  const bool is_split = !places.empty() && stored_as(places.front().type) == StoredAs::split_masters;
+  const auto are_stored_as = [&](StoredAs as) {
+    return !places.empty() && stored_as(places.front().type) == as;
+  };
+  const bool is_floats = are_stored_as(StoredAs::floats), is_split = are_stored_as(StoredAs::split_masters);
   if (is_floats && places.front().piece.is_all() &&
       range == mine) {  // then they are made where they stay, or where they are staged
     const BufferId id = places.front().buffer;

@@ -12,8 +12,9 @@
 namespace strata::operations {
 namespace {
 
-MasterFormat format_of(const Operand& parameter, const Operand* master) {
-  if (master == nullptr) return parameter.type == ElementType::fp32 ? MasterFormat::fp32 : MasterFormat::none;
+/// How an update finds masters. A parameter without one is its own.
+MasterFormat format_of(const Operand* master, DType precision) {
+  if (master == nullptr) return precision == DType::fp32 ? MasterFormat::fp32 : MasterFormat::none;
   return master->type == ElementType::low_half ? MasterFormat::split : MasterFormat::fp32;
 }
 
@@ -26,7 +27,7 @@ OptimizerState state_of_piece(const OperationContext& on, const Instruction& ins
   std::byte* updated =
       parameter == nullptr ? nullptr : on.address(parameter->buffer) + first * size_of(parameter->type);
   return {.precision = dtype_of(gradient.type),
-          .format = {.master = parameter == nullptr ? MasterFormat::fp32 : format_of(*parameter, master)},
+          .format = {.master = format_of(master, dtype_of(gradient.type))},
           .elements = instruction.piece.is_all() ? gradient.elements : instruction.piece.count,
           .master = master == nullptr ? updated : on.address(master->buffer),
           .gradient = on.address(gradient.buffer) + first * size_of(gradient.type),
