@@ -247,16 +247,11 @@ HWY_INLINE bool are_numbers(const Two<UpdatedOf<At>>& values) {
   }
 }
 
-/// The random words of two vectors of elements, and their hashes. The compiler makes none that nobody reads.
-struct RandomWords {
-  Two<hn::Vec<WordsOf<Floats>>> words, hashed;
-};
+/// The random words of two vectors of elements.
+using RandomWords = Two<hn::Vec<WordsOf<Floats>>>;
 
-template <class At>
-HWY_INLINE RandomWords random_words(const At& at) {
-  const Floats d;
-  const auto words = random_bits<At::kOrder>(d, at.counter);
-  return {words, {mixed_bits(d, words.first), mixed_bits(d, words.second)}};
+HWY_INLINE RandomWords hashed(const RandomWords& words) {
+  return {mixed_bits(Floats(), words.first), mixed_bits(Floats(), words.second)};
 }
 
 template <bool numbers_only, int number, class At>
@@ -264,9 +259,9 @@ HWY_INLINE void store_moment(const Two<UpdatedOf<At>>& values, const RandomWords
   const Floats d;
   const Two<hn::Vec<Floats>> moment = {values.first.moments[number], values.second.moments[number]};
   if constexpr (number < 2) {
-    store_rounded<numbers_only, At::kOrder, number>(d, moment, random.words, at.moments[number]);
+    store_rounded<numbers_only, At::kOrder, number>(d, moment, random, at.moments[number]);
   } else {
-    store_rounded<numbers_only, At::kOrder, 0>(d, moment, random.hashed, at.moments[number]);
+    store_rounded<numbers_only, At::kOrder, 0>(d, moment, hashed(random), at.moments[number]);
   }
 }
 
@@ -294,12 +289,12 @@ template <Stores parameter_stores, bool numbers_only, class At>
 HWY_INLINE void store(const Two<UpdatedOf<At>>& values, const At& at) {
   const Floats d;
   const Two<hn::Vec<Floats>> master = {values.first.master, values.second.master};
-  const RandomWords random = random_words(at);
+  const RandomWords random = random_bits<At::kOrder>(d, at.counter);  // dropped if nothing reads it
   store_moments<numbers_only>(values, random, at);
   if constexpr (At::kSplit) {
     store_masters<At::kOrder>(d, master, at.parameter, at.master);
   } else if constexpr (At::kRoundedMaster) {
-    store_rounded<numbers_only, At::kOrder, 1>(d, master, random.hashed, at.master);
+    store_rounded<numbers_only, At::kOrder, 1>(d, master, hashed(random), at.master);
   } else {
     store_floats<At::kOrder>(d, master, at.master);
     if constexpr (At::kRoundedCopy) {
