@@ -15,11 +15,4 @@ void ByteRanges::add(Bytes begin, Bytes end) {
   ranges_.erase(first + 1, behind);
 }
 
-Bytes ByteRanges::lowest_free(Bytes offset, Bytes bytes) const {
-  if (ranges_.empty() || ranges_.back().end <= offset) return offset;
-  auto range = std::ranges::upper_bound(ranges_, offset, {}, &Range::end);
-  for (; range != ranges_.end() && range->begin < offset + bytes; ++range) offset = range->end;
-  return offset;
-}
-
 }  // namespace strata

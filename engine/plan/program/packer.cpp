@@ -1,7 +1,6 @@
 #include "engine/plan/program/packer.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 namespace strata {
@@ -14,22 +13,25 @@ Packer::Packer(const std::vector<Lifetime>& lifetimes, Bytes start) : start_(sta
   }
   std::ranges::sort(moments_);
   moments_.erase(std::unique(moments_.begin(), moments_.end()), moments_.end());
-  leaves_ = std::bit_ceil(std::max<std::size_t>(moments_.size(), 1));
-  periods_.resize(2 * leaves_);
+  std::size_t above_leaves = 0;
+  for (; leaves_ < static_cast<std::int32_t>(moments_.size()); leaves_ *= kFan)
+    above_leaves += static_cast<std::size_t>(leaves_);
+  periods_.resize(above_leaves + std::max<std::size_t>(moments_.size(), 1));
 }
 
 template <typename Visit>
 void Packer::for_each_period(std::int32_t first, std::int32_t last, const Visit& visit) {
   const auto descend = [&](const auto& self, std::size_t period, std::int32_t begin,
-                           std::int32_t end) -> void {
-    const bool is_whole = first <= begin && end <= last;
+                           std::int32_t moments) -> void {
+    const bool is_whole = first <= begin && begin + moments - 1 <= last;
     visit(periods_[period], is_whole);
     if (is_whole) return;
-    const std::int32_t middle = begin + (end - begin) / 2;
-    if (first <= middle) self(self, 2 * period, begin, middle);
-    if (last > middle) self(self, 2 * period + 1, middle + 1, end);
+    const std::int32_t part = moments / kFan;
+    const std::int32_t to = std::min((last - begin) / part, kFan - 1);
+    for (std::int32_t i = std::max(first - begin, 0) / part; i <= to; ++i)
+      self(self, period * kFan + 1 + static_cast<std::size_t>(i), begin + i * part, part);
   };
-  descend(descend, 1, 0, static_cast<std::int32_t>(leaves_) - 1);
+  descend(descend, 0, 0, leaves_);
 }
 
 template <typename Visit>
@@ -45,14 +47,15 @@ void Packer::for_each_period(const Lifetime& live, const Visit& visit) {
 Bytes Packer::lowest_free(const Lifetime& live, Bytes bytes, Bytes least) {
   taken_.clear();
   for_each_period(live, [&](const Period& period, bool is_whole) {
-    if (!period.throughout.empty()) taken_.push_back(&period.throughout);
-    if (is_whole && !period.within.empty()) taken_.push_back(&period.within);
+    if (!period.throughout.empty()) taken_.emplace_back(period.throughout);
+    if (is_whole && !period.within.empty()) taken_.emplace_back(period.within);
   });
   Bytes offset = std::max(start_, least);
   // Done when all in a row leave it where it is.
-  for (std::size_t i = 0, agreed = 0; agreed < taken_.size(); i = (i + 1) % taken_.size(), ++agreed) {
-    const Bytes free = taken_[i]->lowest_free(offset, bytes);
-    if (free != offset) agreed = 0;
+  const std::size_t last = taken_.size() - 1;
+  for (std::size_t i = 0, agreed = 0; agreed < taken_.size(); i = i == last ? 0 : i + 1) {
+    const Bytes free = taken_[i].lowest_free(offset, bytes);
+    agreed = free == offset ? agreed + 1 : 0;
     offset = free;
   }
   return offset;

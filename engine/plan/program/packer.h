@@ -1,6 +1,6 @@
 // Places for buffers in one arena, given one after another: each at the lowest offset that is free over its
-// whole lifetime. The program's time is a binary tree of periods, and each period knows which bytes are taken
-// in it. A lifetime is a few periods, so a place is found and taken in about the logarithm of the buffers.
+// whole lifetime. The program's time is a tree of periods, and each period knows which bytes are taken in it.
+// A lifetime is a few periods, so a place is found and taken in about the logarithm of the buffers.
 #pragma once
 
 #include <vector>
@@ -22,6 +22,8 @@ class Packer {
   void take(Bytes offset, Bytes bytes, const Lifetime& live);
 
  private:
+  static constexpr std::int32_t kFan = 4;  ///< parts of a period
+
   struct Period {
     ByteRanges throughout;  ///< bytes of buffers that live in all of it, but not in all of the period above
     ByteRanges within;      ///< bytes of buffers that live in some of it
@@ -38,9 +40,9 @@ class Packer {
   Bytes start_;
   /// The times at which lifetimes begin. Two that overlap share one of them, so no other times matter.
   std::vector<std::int32_t> moments_;
-  std::size_t leaves_ = 1;
-  std::vector<Period> periods_;  ///< [1] is all of the time, [2 i] and [2 i + 1] are the halves of [i]
-  std::vector<const ByteRanges*> taken_;  ///< of the lifetime that is being placed
+  std::int32_t leaves_ = 1;
+  std::vector<Period> periods_;           ///< [0] is all of the time, [kFan i + 1] is the first part of [i]
+  std::vector<ByteRanges::Climb> taken_;  ///< of the lifetime that is being placed
 };
 
 }  // namespace strata
