@@ -22,6 +22,7 @@ TEST(LiveBlocks, LeaveTheLastWordsOfACommandWhereTheyAre) {
         std::fputs("strata: failed\n", stderr);
         block.say("saved");
         block.draw({"one"});
+        block.say_progress("step 6/6");
         block.finish();
         std::exit(0);
       },

@@ -105,6 +105,11 @@ void LiveBlock::say(const std::string& line) {
   print_above(line + "\n");
 }
 
+void LiveBlock::say_progress(const std::string& line) {
+  const std::lock_guard lock(drawing().mutex);
+  if (!drawing().has_ended) print_above(line + "\n");
+}
+
 void LiveBlock::finish() {
   const std::lock_guard lock(drawing().mutex);
   if (!lines_.empty()) print("\n");

@@ -17,8 +17,8 @@ TerminalSize terminal_size_at(int descriptor);
 /// That of standard error.
 TerminalSize terminal_size();
 
-/// Nothing is drawn any more, and the terminal is as it was found: what follows are the command's last words.
-/// Any thread may call.
+/// No progress is shown any more, and the terminal is as it was found: what follows are the command's last
+/// words. Any thread may call.
 void end_live_output();
 /// Prints whole lines that stay, above the block that is drawn, if one is. Any thread may call.
 void say_above_blocks(const std::string& lines);
@@ -33,8 +33,10 @@ class LiveBlock {
   /// Instead of the lines drawn before. REQUIRES: none is longer than the terminal is wide, and all of them
   /// fit its height.
   void draw(std::vector<std::string> lines);
-  /// Prints a line that stays, above the block.
+  /// Prints a line that stays, above the block if one is drawn.
   void say(const std::string& line);
+  /// Prints a line that stands for the block where there is no terminal to draw on.
+  void say_progress(const std::string& line);
   /// Leaves the block as it is and ends its last line; call before anything else is printed.
   void finish();
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "engine/model/model.h"
@@ -62,7 +61,7 @@ ModelsTable::ModelsTable(std::vector<ModelLabel> models, std::string memory, boo
 }
 
 void ModelsTable::Row::say(const std::string& line) {
-  table_->say(fmt::format("{}: {}", label_.name, line));
+  table_->block_.say(fmt::format("{}: {}", label_.name, line));
 }
 
 void ModelsTable::Row::on_start(const std::string& source) {
@@ -148,14 +147,6 @@ std::vector<std::string> ModelsTable::Row::cells() const {
           is_ended() ? "ended: " + ended_ : (is_trained() ? "trained" : "")};
 }
 
-void ModelsTable::say(const std::string& line) {
-  if (terminal_) {
-    block_.say(line);
-  } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
-}
-
 void ModelsTable::end(std::size_t model, const std::string& why) {
   rows_[model].end(why);
   const std::lock_guard lock(mutex_);
@@ -165,7 +156,7 @@ void ModelsTable::end(std::size_t model, const std::string& why) {
 /// By now the run has its handlers of signals.
 void ModelsTable::start_ticker() {
   if (!panel_ || ticker_) return;
-  say(kPanelHint);
+  block_.say(kPanelHint);
   ticker_.emplace([this](std::optional<char> key) { tick(key); });
 }
 
@@ -197,7 +188,7 @@ void ModelsTable::note_change(bool by_step) {
   }
   if (!terminal_) {
     if (is_line_due(by_step)) {
-      say(fmt::format("{}, {}", counts_text(), speed_text()));
+      block_.say_progress(fmt::format("{}, {}", counts_text(), speed_text()));
       said_at_ = now;
     }
   } else if (!drawn_at_ || now - *drawn_at_ >= kSecondsPerDrawing) {

@@ -101,7 +101,6 @@ class ModelsTable {
     std::int64_t latest_change_ = 0;  ///< a number that grows from change to change of any row
   };
 
-  void say(const std::string& line);
   /// A row is no longer what it was: the table is drawn, or a line is due.
   void note_change(bool by_step);
   bool is_line_due(bool by_step);

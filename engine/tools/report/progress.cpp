@@ -50,11 +50,12 @@ void ProgressLine::finish() {
 
 void ProgressLine::say(const std::string& line) {
   said_ = Clock::now();
-  if (terminal_) {
-    block_.say(line);
-  } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
+  block_.say(line);
+}
+
+void ProgressLine::say_progress(const std::string& line) {
+  said_ = Clock::now();
+  block_.say_progress(line);
 }
 
 /// The line comes last, behind which the cursor rests.
@@ -100,7 +101,7 @@ void ProgressLine::on_step(const StepReport& report) {
     line_ = step_ = line_of(report, utilisation, columns_of_line(terminal_size()));
     draw();
   } else if (is_due(report)) {
-    say(line_of(report, utilisation, kAllColumns));
+    say_progress(line_of(report, utilisation, kAllColumns));
     unsaid_seconds_ = 0;
   }
 }
@@ -154,7 +155,7 @@ void ProgressLine::on_sampling(const SamplingProgress& progress) {
     line_ = strata::line_of(progress);
     draw();
   } else if (Clock::now() - said_ > std::chrono::duration<double>(kSecondsPerLine)) {
-    say(strata::line_of(progress));
+    say_progress(strata::line_of(progress));
   }
 }
 void ProgressLine::on_samples(const SamplePoint& point) {

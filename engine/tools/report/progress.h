@@ -52,6 +52,7 @@ class ProgressLine : public TrainListener {
   using Clock = std::chrono::steady_clock;
 
   void say(const std::string& line);
+  void say_progress(const std::string& line);
   void draw();
   void tick(std::optional<char> key);
   bool is_due(const StepReport& report);
