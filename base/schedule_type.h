@@ -16,7 +16,8 @@ enum class ScheduleType : std::uint8_t {
   cosine_restarts,  ///< as cosine, `cycles` times, with p of each cycle
   wsd,              ///< the peak, and `shape` over the last decay_steps, with p of these
   inverse_sqrt,  ///< peak · √(timescale / (timescale + steps behind the warm-up)), and at least the minimum
-  piecewise      ///< peak · a factor that is linear between `points`, also in the warm-up
+  piecewise,     ///< peak · a factor that is linear between `points`, also in the warm-up
+  plateau        ///< the peak, lowered when the held-out loss improves no more: optim/plateau.h
 };
 
 /// How wsd falls: left = 1 - p, (1 + cos πp) / 2, or 1 - √p (Hägele et al. 2024).

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "optim/loss_scale.h"
+#include "optim/plateau.h"
 
 namespace strata {
 
@@ -13,6 +14,7 @@ struct Counters {
   std::int64_t skipped = 0;  ///< steps whose gradients were not finite, or a spike
   double norm = 0;           ///< of the gradients of the last step with a finite one; 0: none yet
   double mean_norm = 0;      ///< of those of the steps before the next one: optim/spike.h
+  Plateau plateau = {};      ///< changes between steps alone
 };
 
 /// What ranks add up at a step's end, as an array of doubles.

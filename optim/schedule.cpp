@@ -60,6 +60,7 @@ double behind_warmup(const LearningRateSchedule& schedule, std::int64_t step) {
   switch (schedule.type) {
     case ScheduleType::constant:
     case ScheduleType::piecewise:
+    case ScheduleType::plateau:
       return schedule.peak;
     case ScheduleType::linear:
       return falling(schedule, first, last, step, [](double progress) { return 1 - progress; });
@@ -84,11 +85,18 @@ double behind_warmup(const LearningRateSchedule& schedule, std::int64_t step) {
 
 }  // namespace
 
-double learning_rate(const LearningRateSchedule& schedule, std::int64_t step) {
+double learning_rate(const LearningRateSchedule& schedule, std::int64_t step, const Plateau& plateau) {
   const double rate = step < schedule.warmup ? schedule.peak * static_cast<double>(step + 1) /
                                                    static_cast<double>(schedule.warmup + 1)
                                              : behind_warmup(schedule, step);
-  return schedule.type == ScheduleType::piecewise ? rate * factor_between(schedule.points, step) : rate;
+  switch (schedule.type) {
+    case ScheduleType::piecewise:
+      return rate * factor_between(schedule.points, step);
+    case ScheduleType::plateau:
+      return rate * std::max(schedule.minimum_ratio, plateau_factor(schedule.plateau, plateau));
+    default:
+      return rate;
+  }
 }
 
 }  // namespace strata

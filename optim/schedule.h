@@ -1,4 +1,5 @@
 // Learning-rate schedules as functions of the step alone, so that a resumed run needs nothing but its step.
+// Only plateau asks for more: what validations have shown, which checkpoints keep.
 // The warm-up is nanoGPT's: no step has 0, and the first one behind it has the peak. The last step has the
 // minimum exactly; schedulers of torch and transformers, which are stepped after each update, would have it
 // only in the step that follows.
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/schedule_type.h"
+#include "optim/plateau.h"
 
 namespace strata {
 
@@ -29,9 +31,10 @@ struct LearningRateSchedule {
   std::int64_t timescale = 1;  ///< steps; at least 1
   std::vector<Point> points =
       {};  ///< their steps rise; before and behind them the nearest one's factor holds
+  PlateauSettings plateau = {};
 };
 
-/// The learning rate of step `step`, counted from 0.
-double learning_rate(const LearningRateSchedule& schedule, std::int64_t step);
+/// The learning rate of step `step`, counted from 0. The schedule plateau reads what validations have shown.
+double learning_rate(const LearningRateSchedule& schedule, std::int64_t step, const Plateau& plateau = {});
 
 }  // namespace strata

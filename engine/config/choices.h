@@ -111,8 +111,9 @@ struct Words<DataPacking> {
 
 template <>
 struct Words<ScheduleType> {
-  static constexpr std::array<std::string_view, 8> list = {
-      "constant", "linear", "cosine", "polynomial", "cosine_restarts", "wsd", "inverse_sqrt", "piecewise"};
+  static constexpr std::array<std::string_view, 9> list = {"constant",     "linear",          "cosine",
+                                                           "polynomial",   "cosine_restarts", "wsd",
+                                                           "inverse_sqrt", "piecewise",       "plateau"};
 };
 
 template <>

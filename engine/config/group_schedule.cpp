@@ -35,6 +35,9 @@ ScheduleSection read_group_schedule(const YAML::Node& node) {
     if (key == nullptr) throw value::WrongValue(fmt::format("{} is no key of optimizer.schedule", name));
     value::read_within(name, [&] { key->set(config, entry.second, ""); });
   }
+  if (config.schedule.type == ScheduleType::plateau)
+    throw value::WrongValue(
+        "type: plateau is a schedule of the whole run; use another, or leave it out here");
   for (const Key* key : keys_of_schedules()) {
     if (const std::string problem = key->check(config); !problem.empty())
       throw value::WrongValue(fmt::format("{}: {}", leaf_of(key->path), problem));

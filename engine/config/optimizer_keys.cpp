@@ -200,14 +200,20 @@ void add_schedule(std::vector<Key>& keys) {
     require(key, {"optimizer.schedule.type"},
             belongs_to<S, ScheduleType>(&RunConfig::schedule, "optimizer.schedule.type", {type}, field));
   };
-  section.add<Word<ScheduleType>>(
+  Key& type = section.add<Word<ScheduleType>>(
       "type", &S::type, "",
       "The learning rate from the end of the warm-up to the last step. Let p rise from 0 in the first step "
       "after the warm-up to 1 in the last step, and let r be minimum_ratio. constant: lr. linear: lr · (r + "
       "(1 - r) · (1 - p)). cosine: lr · (r + (1 - r) · (1 + cos πp) / 2). polynomial: lr · (r + (1 - r) · (1 "
       "- p)^power). cosine_restarts: cosine, `cycles` times. wsd: lr, and over the last part of the run a "
       "fall to lr · r (warm-up, stable, decay). inverse_sqrt: lr · √(timescale / (timescale + t)), t steps "
-      "after the warm-up, and at least lr · r. piecewise: a line through points.");
+      "after the warm-up, and at least lr · r. piecewise: a line through points. plateau: lr, lowered each "
+      "time the held-out loss improves no more, and at least lr · r (torch.optim's ReduceLROnPlateau).");
+  require(type, {"train.validate_every"}, [](const RunConfig& c) -> std::string {
+    return c.schedule.type == plateau && c.train.validate_every == 0
+               ? "plateau watches the held-out loss; give train.validate_every"
+               : "";
+  });
   require(section.add<Int>("warmup", &S::warmup, "steps",
                            "Steps in which the learning rate rises linearly to optimizer.lr. "
                            "Step s, counted from 0, has lr · (s + 1) / (warmup + 1). If --set or "
@@ -221,7 +227,7 @@ void add_schedule(std::vector<Key>& keys) {
           });
   section.add<Number>("minimum_ratio", &S::minimum_ratio, "",
                       "The part of optimizer.lr that the last step has. constant and piecewise do not read "
-                      "it, and inverse_sqrt never falls below it.",
+                      "it, and inverse_sqrt and plateau never fall below it.",
                       fraction);
   of(wsd,
      section.add<Number>("decay_ratio", &S::decay_ratio, "",
@@ -262,6 +268,26 @@ void add_schedule(std::vector<Key>& keys) {
                ? "piecewise needs points: give [[step, factor on lr], …]"
                : "";
   });
+  of(plateau,
+     section.add<Number>("factor", &S::factor, "", "Of plateau: what a fall multiplies the rate by.",
+                         proper_fraction),
+     &S::factor);
+  of(plateau,
+     section.add<Int>("patience", &S::patience, "validations",
+                      "Of plateau: the rate falls when more than this number of validations in a row, every "
+                      "train.validate_every steps, have not improved the held-out loss.",
+                      not_negative),
+     &S::patience);
+  of(plateau,
+     section.add<Number>(
+         "threshold", &S::threshold, "",
+         "Of plateau: a validation improves the loss if it is below (1 - threshold) · the best one.",
+         proper_fraction),
+     &S::threshold);
+  of(plateau,
+     section.add<Int>("cooldown", &S::cooldown, "validations",
+                      "Of plateau: validations behind a fall that patience does not count.", not_negative),
+     &S::cooldown);
 }
 
 }  // namespace

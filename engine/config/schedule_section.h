@@ -26,6 +26,10 @@ struct ScheduleSection {
   std::optional<std::int64_t> timescale = {};  ///< of inverse_sqrt; read it by timescale_of()
   std::int64_t cycles = 1;                     ///< of cosine_restarts
   std::vector<SchedulePoint> points = {};      ///< of piecewise, in the order of their steps
+  double factor = 0.5;                         ///< of plateau, with the three below: optim/plateau.h
+  std::int64_t patience = 10;
+  double threshold = 1e-4;
+  std::int64_t cooldown = 0;
   std::int64_t asked_warmup = 0;  ///< of a warm-up that was cut (engine/config/run_length.h). No key sets it.
   friend bool operator==(const ScheduleSection&, const ScheduleSection&) = default;
 };

@@ -32,6 +32,7 @@ Progress full_progress_at(std::int64_t step) {
           .applied_updates = step - 1,
           .skipped_steps = 1,
           .gradient_norm = 0.1,
+          .plateau = {.step = 10, .best = 1.0 / 3, .waited = 2, .cooldown = 3, .falls = 4},
           .loss_scale = {.scale = 512, .finite_steps = 7},
           .sampler = {{"epoch", 2}, {"position", step}},
           .precision = DType::fp16,

@@ -101,6 +101,10 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.schedule.cycles", "4"},
     {"optimizer.schedule.timescale", "70"},
     {"optimizer.schedule.points", "[[0, 1], [800, 0.316], [900, 1e-1]]"},
+    {"optimizer.schedule.factor", "0.3"},
+    {"optimizer.schedule.patience", "4"},
+    {"optimizer.schedule.threshold", "0.01"},
+    {"optimizer.schedule.cooldown", "2"},
     {"parallel.data", "2"},
     {"parallel.replicate", "2"},
     {"parallel.shard", "2"},
@@ -149,6 +153,8 @@ const std::map<std::string, std::string> kOtherValues = {
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
 const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
 
+const std::string kPlateau = "schedule: {type: plateau}";
+
 /// What an optimizer needs to have the key.
 const std::map<std::string, std::string> kTypes = {
     {"optimizer.momentum", "type: sgd"},
@@ -162,29 +168,36 @@ const std::map<std::string, std::string> kTypes = {
     {"optimizer.schedule.cycles", "schedule: {type: cosine_restarts}"},
     {"optimizer.schedule.timescale", "schedule: {type: inverse_sqrt}"},
     {"optimizer.schedule.points", "schedule: {type: piecewise}"},
+    {"optimizer.schedule.factor", kPlateau},
+    {"optimizer.schedule.patience", kPlateau},
+    {"optimizer.schedule.threshold", kPlateau},
+    {"optimizer.schedule.cooldown", kPlateau},
 };
 
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
-  const std::string train = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n"
-                            : path == "train.samples.every"      ? "train: {samples: {prompts: a}}\n"
-                            : path.starts_with("train.ema")      ? "train: {ema: {decay: 0.5}}\n"
-                            : path.starts_with("train.spike")    ? "train: {spike: {factor: 2}}\n"
-                                                                 : "";
+  const auto type = kTypes.find(path);
+  const bool validates = type != kTypes.end() && type->second == kPlateau;
+  const std::string train = validates                              ? "train: {validate_every: 5}\n"
+                            : path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n"
+                            : path == "train.samples.every"        ? "train: {samples: {prompts: a}}\n"
+                            : path.starts_with("train.ema")        ? "train: {ema: {decay: 0.5}}\n"
+                            : path.starts_with("train.spike")      ? "train: {spike: {factor: 2}}\n"
+                                                                   : "";
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
-  const auto type = kTypes.find(path);
   const std::string optimizer = type == kTypes.end() ? "" : "optimizer: {" + type->second + "}\n";
   const std::string adapter = path.starts_with("adapter.") ? "adapter: {type: lora}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
   const std::string trace =
       path.starts_with("report.trace.") ? "report: {trace: {path: other, steps: 1}}\n" : "";
-  const std::string data = path == "data.sources"  ? ""
-                           : path == "data.format" ? "data: {path: a, tokenizer: none}\n"
-                           : path == "data.fields" ? "data: {path: a, tokenizer: auto, tokenizer_path: t}\n"
-                                                   : "data: {path: a}\n";
+  const std::string data = validates                ? "data: {path: a, validation: v}\n"
+                           : path == "data.sources" ? ""
+                           : path == "data.format"  ? "data: {path: a, tokenizer: none}\n"
+                           : path == "data.fields"  ? "data: {path: a, tokenizer: auto, tokenizer_path: t}\n"
+                                                    : "data: {path: a}\n";
   return parse_run_config(
       model + train + ranks + adapter + optimizer + drives + trace + data + "checkpoint: {path: p}\n",
       "run.yaml", {path + "=" + value});
@@ -312,6 +325,10 @@ optimizer:
     cycles: 1
     # timescale: (default the warm-up, or 10000 without one)
     # points: (not given)
+    factor: 0.5
+    patience: 10
+    threshold: 0.0001
+    cooldown: 0
 parallel:
   data: 1
   replicate: 1

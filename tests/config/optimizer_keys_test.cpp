@@ -49,6 +49,22 @@ TEST(Schedule, KeysBelongToTheirTypes) {
       "run.yaml:3:24: optimizer.schedule.points: piecewise needs points: give [[step, factor on lr], …]");
 }
 
+TEST(Schedule, APlateauIsOfHeldOutLosses) {
+  EXPECT_EQ(refusal(kMinimal + "optimizer: {schedule: {type: plateau}}\n"),
+            "run.yaml:3:24: optimizer.schedule.type: plateau watches the held-out loss; give "
+            "train.validate_every");
+  const std::string validates =
+      "model: {path: m}\ndata: {path: a.txt, validation: b.txt}\ntrain: {validate_every: 5}\n"
+      "optimizer: {schedule: {type: plateau";
+  EXPECT_EQ(parse_run_config(validates + ", patience: 0}}\n", "run.yaml").schedule.patience, 0);
+  EXPECT_THAT(refusal(validates + ", factor: 1}}\n"),
+              HasSubstr("optimizer.schedule.factor: must be at least 0 and less than 1, not 1"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {schedule: {patience: 2}}\n"),
+              HasSubstr("type plateau, not constant"));
+  EXPECT_THAT(refusal(kMinimal, {"optimizer.groups=[{tensors: a, schedule: {type: plateau}}]"}),
+              HasSubstr("group 1: schedule: type: plateau is a schedule of the whole run"));
+}
+
 TEST(Schedule, PointsRise) {
   const auto points = [](const std::string& points) {
     return refusal(kMinimal + "optimizer: {schedule: {type: piecewise, points: " + points + "}}\n");

@@ -99,8 +99,9 @@ class PartsOfRanks {
     const std::int64_t of_sequences = context_part(config, rank).rank;
     std::unique_ptr<Part>& part = parts_[{of_layers, of_sequences}];
     if (part == nullptr) {
-      part = std::make_unique<Part>(Part{model_of_rank(config, rank), {}});
-      part->plans = make_plans(config, part->model, options.piece_bytes, options.effort);
+      auto made = std::make_unique<Part>(Part{model_of_rank(config, rank), {}});
+      made->plans = make_plans(config, made->model, options.piece_bytes, options.effort);
+      part = std::move(made);
     }
     return *part;
   }

@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Types, FallingSchedule, ::testing::ValuesIn(kFalling));
 INSTANTIATE_TEST_SUITE_P(Types, AnySchedule, ::testing::ValuesIn(kFalling));
 INSTANTIATE_TEST_SUITE_P(OtherTypes, AnySchedule,
                          ::testing::Values(ScheduleType::constant, ScheduleType::inverse_sqrt,
-                                           ScheduleType::piecewise));
+                                           ScheduleType::piecewise, ScheduleType::plateau));
 
 TEST(ConstantSchedule, StaysAtThePeak) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleType::constant), 10), 0.4);
@@ -171,6 +171,16 @@ TEST(PiecewiseSchedule, IsALineBetweenItsPoints) {
   s.points = {{1, 0.5}, {5, 1}, {8, 1}, {9, 0.25}};
   EXPECT_THAT(rates(s, 12), Pointwise(DoubleEq(), {0.1 * 0.5, 0.2 * 0.5, 0.3 * 0.625, 0.4 * 0.75, 0.4 * 0.875,
                                                    0.4, 0.4, 0.4, 0.4, 0.1, 0.1, 0.1}));
+}
+
+TEST(PlateauSchedule, FallsByItsFactorToTheMinimumAlsoInTheWarmUp) {
+  LearningRateSchedule s = schedule(ScheduleType::plateau);
+  s.plateau.factor = 0.6;
+  EXPECT_DOUBLE_EQ(learning_rate(s, 10, {.falls = 1}), 0.4 * 0.6);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 1, {.falls = 1}), 0.2 * 0.6);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 10, {.falls = 2}), 0.4 * 0.6 * 0.6);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 10, {.falls = 3}), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 10, {.falls = 1'000'000}), 0.1);
 }
 
 }  // namespace

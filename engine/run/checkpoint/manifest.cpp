@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/excerpt.h"
 #include "base/file.h"
@@ -51,6 +52,27 @@ std::string text_from_json(const nlohmann::json& json) {
   if (!json.is_array()) return json;
   const auto bytes = json.get<std::vector<std::uint8_t>>();
   return {bytes.begin(), bytes.end()};
+}
+
+/// Without `best` before a loss was finite, since JSON has no infinity.
+nlohmann::json plateau_json(const Plateau& plateau) {
+  nlohmann::json json = {{"step", plateau.step},
+                         {"waited", plateau.waited},
+                         {"cooldown", plateau.cooldown},
+                         {"falls", plateau.falls}};
+  if (std::isfinite(plateau.best)) json["best"] = plateau.best;
+  return json;
+}
+
+Plateau plateau_in(const nlohmann::json& json) {
+  Plateau plateau;
+  const auto found = json.find("plateau");
+  if (found == json.end()) return plateau;
+  return {.step = found->at("step"),
+          .best = found->value("best", plateau.best),
+          .waited = found->at("waited"),
+          .cooldown = found->at("cooldown"),
+          .falls = found->at("falls")};
 }
 
 nlohmann::json parse(const std::string& text, const fs::path& path) try {
@@ -114,6 +136,7 @@ std::string to_text(const Manifest& manifest) {
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (!manifest.progress.schedule.is_null()) json["schedule"] = manifest.progress.schedule;
+  if (manifest.progress.plateau != Plateau()) json["plateau"] = plateau_json(manifest.progress.plateau);
   for (const auto& [key, value] : manifest.progress.data) json["data"][key] = text_in_json(value);
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
   if (!manifest.run_file.empty()) json["run_file"] = text_in_json(manifest.run_file);
@@ -236,6 +259,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
     layout->at("ranks").get_to(manifest.progress.layout_ranks);
   }
   manifest.progress.schedule = json.value("schedule", nlohmann::json());
+  manifest.progress.plateau = plateau_in(json);
   if (const auto data = json.find("data"); data != json.end()) {
     for (const auto& [key, value] : data->get<std::map<std::string, nlohmann::json>>())
       manifest.progress.data[key] = text_from_json(value);

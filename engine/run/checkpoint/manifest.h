@@ -18,6 +18,7 @@
 #include "engine/config/adapter_section.h"
 #include "engine/model/architectures/architecture.h"
 #include "optim/loss_scale.h"
+#include "optim/plateau.h"
 #include "optim/update_policy.h"
 
 namespace strata {
@@ -35,6 +36,7 @@ struct Progress {
   std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite, or a spike
   double gradient_norm = 0;          ///< Counters::norm; older checkpoints do not say it
   double mean_gradient_norm = 0;     ///< Counters::mean_norm, as well
+  Plateau plateau = {};              ///< Counters::plateau, as well
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
   Precision precision = {};          ///< what the run computes in

@@ -33,6 +33,10 @@ LearningRateSchedule learning_rate_schedule(const RunConfig& config, const Sched
       .shape = schedule.shape,
       .timescale = timescale_of(schedule)};
   for (const auto& [step, factor] : schedule.points) result.points.push_back({step, factor});
+  result.plateau = {.factor = schedule.factor,
+                    .patience = schedule.patience,
+                    .threshold = schedule.threshold,
+                    .cooldown = schedule.cooldown};
   return result;
 }
 
@@ -286,7 +290,23 @@ bool ModelRun::wants(Interlude interlude) const {
 void ModelRun::note_validation() {
   const StepReport& report = interludes_.at(Interlude::validation).report();
   result_.validation.push_back({step(), report.loss, report.has_loss});
-  listener_->on_validation(result_.validation.back());
+  ValidationPoint& point = result_.validation.back();
+  point.lowered_rate = lower_rate(point);
+  listener_->on_validation(point);
+}
+
+/// Validations at other steps, where a run has begun or paused, do not count.
+std::optional<double> ModelRun::lower_rate(const ValidationPoint& point) {
+  const RunConfig& config = setup_.config;
+  if (config.schedule.type != ScheduleType::plateau || !point.has_loss ||
+      point.step % config.train.validate_every != 0)
+    return std::nullopt;
+  const LearningRateSchedule schedule = learning_rate_schedule(config, config.schedule);
+  Plateau& plateau = training_->counters().plateau;
+  const double before = learning_rate(schedule, point.step, plateau);
+  plateau = next_plateau(schedule.plateau, plateau, point.step, point.loss);
+  const double after = learning_rate(schedule, point.step, plateau);
+  return after < before ? std::optional(after) : std::nullopt;
 }
 
 void ModelRun::note_sampling(std::int64_t tokens) {
@@ -433,8 +453,8 @@ bool ModelRun::resume() {
   checkpoints_->set_aside_damaged();
   say_warnings();
   const Progress& progress = loaded->progress;
-  training_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps,
-                           progress.gradient_norm, progress.mean_gradient_norm};
+  training_->counters() = {progress.step,          progress.applied_updates,    progress.skipped_steps,
+                           progress.gradient_norm, progress.mean_gradient_norm, progress.plateau};
   state_->write_loss_scale(progress.loss_scale);
   saved_step_ = progress.step;
   listener_->on_safe_step(saved_step_);

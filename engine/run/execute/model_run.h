@@ -25,7 +25,8 @@ struct RunConfig;
 struct ValidationPoint {
   std::int64_t step = 0;  ///< finished steps
   double loss = 0;
-  bool has_loss = true;  ///< as of a step
+  bool has_loss = true;                     ///< as of a step
+  std::optional<double> lowered_rate = {};  ///< the learning rate from here on, if this has lowered it
 };
 
 /// What the run's prompts were gone on with.
@@ -187,6 +188,7 @@ class ModelRun {
   Operations::Setup interlude_operations(Interlude interlude, const PlannedProgram& program);
   StateSaver::Setup saver();
   void make_state();
+  std::optional<double> lower_rate(const ValidationPoint& point);
   bool resume();
   void warn_of_data(const Progress& saved, bool is_same_position);
   void warn_of_schedule(nlohmann::json saved);

@@ -68,6 +68,12 @@ nlohmann::json schedule_json(const RunConfig& config) {
       json["points"] = nlohmann::json::array();
       for (const auto& [step, factor] : schedule.points) json["points"].push_back({step, factor});
       break;
+    case ScheduleType::plateau:
+      json["factor"] = schedule.factor;
+      json["patience"] = schedule.patience;
+      json["threshold"] = schedule.threshold;
+      json["cooldown"] = schedule.cooldown;
+      break;
   }
   return json;
 }
@@ -88,6 +94,7 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, c
           .skipped_steps = counters.skipped,
           .gradient_norm = counters.norm,
           .mean_gradient_norm = counters.mean_norm,
+          .plateau = counters.plateau,
           .loss_scale = record.loss_scale,
           .sampler = sampler(counters.step),
           .precision = chosen.precision,

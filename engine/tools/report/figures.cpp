@@ -137,6 +137,11 @@ nlohmann::json step_json(const StepReport& report) {
   return json;
 }
 
+std::string validation_text(const ValidationPoint& point) {
+  const std::string loss = fmt::format("step {}: validation loss {}", point.step, loss_text(point));
+  return point.lowered_rate ? fmt::format("{}; lr falls to {:.2e}", loss, *point.lowered_rate) : loss;
+}
+
 nlohmann::json validation_json(const ValidationPoint& point) {
   return {{"step", point.step}, {"validation_loss", loss_json(point)}};
 }

@@ -88,6 +88,8 @@ template <typename Report>
 std::string loss_text(const Report& report) {
   return report.has_loss ? fmt::format("{:.4f}", report.loss) : "none";
 }
+/// "step 300: validation loss 3.1021"
+std::string validation_text(const ValidationPoint& point);
 /// What report.metrics and TensorBoard show of a step, and of a validation.
 nlohmann::json step_json(const StepReport& report);
 nlohmann::json validation_json(const ValidationPoint& point);

@@ -87,7 +87,7 @@ void ModelsTable::Row::on_validation(const ValidationPoint& point) {
   const std::lock_guard lock(table_->mutex_);
   if (point.has_loss) validation_ = point.loss;
   latest_change_ = ++table_->changes_;
-  say(fmt::format("step {}: validation loss {}", point.step, loss_text(point)));
+  say(validation_text(point));
 }
 
 void ModelsTable::Row::on_sampling(const SamplingProgress& progress) {

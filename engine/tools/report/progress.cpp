@@ -147,7 +147,7 @@ std::string ProgressLine::line_of(const StepReport& report, double utilisation, 
 
 void ProgressLine::on_validation(const ValidationPoint& point) {
   const std::lock_guard lock(mutex_);
-  say(fmt::format("step {}: validation loss {}", point.step, loss_text(point)));
+  say(validation_text(point));
 }
 void ProgressLine::on_sampling(const SamplingProgress& progress) {
   const std::lock_guard lock(mutex_);

@@ -38,12 +38,12 @@ void write_scalars(const OperationContext& on, const Operand& scalars, const Dec
   *to.average() = average_coefficients(optimizer.average, number, optimizer.seed);
   for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
     const UpdatePolicy& policy = optimizer.policies[p];
-    *to.of_policy(p) =
-        coefficients({.policy = policy,
-                      .learning_rate = learning_rate(optimizer.schedules[policy.schedule], step),
-                      .gradient_scale = decision.skip ? 0 : static_cast<float>(decision.scale),
-                      .step = number,
-                      .seed = optimizer.seed});
+    *to.of_policy(p) = coefficients(
+        {.policy = policy,
+         .learning_rate = learning_rate(optimizer.schedules[policy.schedule], step, on.counters.plateau),
+         .gradient_scale = decision.skip ? 0 : static_cast<float>(decision.scale),
+         .step = number,
+         .seed = optimizer.seed});
   }
 }
 
@@ -95,7 +95,7 @@ void grad_norm(OperationContext& on, const Instruction& instruction, std::int64_
   const bool is_finite = std::isfinite(norm);
   on.report.spiked = is_finite && is_spike(on.setup.optimizer.spike, on.counters, norm);
   on.report.skipped = !is_finite || on.report.spiked;
-  on.report.learning_rate = learning_rate(on.setup.optimizer.schedules.front(), step);
+  on.report.learning_rate = learning_rate(on.setup.optimizer.schedules.front(), step, on.counters.plateau);
   if (const Operand* scalars = instruction.find_operand(Role::step_scalars))
     write_scalars(
         on, *scalars,
