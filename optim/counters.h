@@ -14,7 +14,11 @@ struct Counters {
   std::int64_t skipped = 0;  ///< steps whose gradients were not finite, or a spike
   double norm = 0;           ///< of the gradients of the last step with a finite one; 0: none yet
   double mean_norm = 0;      ///< of those of the steps before the next one: optim/spike.h
-  Plateau plateau = {};      ///< changes between steps alone
+  std::int64_t spikes = 0;   ///< in a row, up to the last step
+  /// Steps whose data were left out when the run went back to a checkpoint: step s has data of s +
+  /// passed_over.
+  std::int64_t passed_over = 0;
+  Plateau plateau = {};  ///< changes between steps alone
 };
 
 /// What ranks add up at a step's end, as an array of doubles.

@@ -9,6 +9,7 @@ namespace strata {
 struct SpikeSection {
   double factor = 0;  ///< 0: none
   std::int64_t window = 100;
+  std::int64_t roll_back = 0;  ///< spikes in a row behind which the run goes back to a checkpoint; 0: never
   friend bool operator==(const SpikeSection&, const SpikeSection&) = default;
 };
 

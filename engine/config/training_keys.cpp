@@ -365,6 +365,18 @@ void add_ema(std::vector<Key>& keys) {
           {"train.ema.decay"}, belongs_beside(&RunConfig::ema, &S::decay, "train.ema.decay", &S::format));
 }
 
+std::string check_roll_back(const RunConfig& config) {
+  if (config.spike.roll_back == 0) return "";
+  if (config.checkpoint.every == 0 && config.checkpoint.every_minutes == 0)
+    return "the run goes back to checkpoints, and saves none before its end; give checkpoint.every";
+  return config.spike.roll_back < config.train.max_skipped_steps
+             ? ""
+             : fmt::format(
+                   "spikes are skipped steps, and {} of these in a row end the run "
+                   "(train.max_skipped_steps); give fewer",
+                   config.train.max_skipped_steps);
+}
+
 void add_spike(std::vector<Key>& keys) {
   using S = SpikeSection;
   SectionKeys<S> section(keys, "train.spike", &RunConfig::spike);
@@ -382,6 +394,16 @@ void add_spike(std::vector<Key>& keys) {
               at_least_one),
           {"train.spike.factor"},
           belongs_beside(&RunConfig::spike, &S::factor, "train.spike.factor", &S::window));
+  Key& roll_back = section.add<Integer<std::int64_t>>(
+      "roll_back", &S::roll_back, "steps",
+      "Behind this number of spikes in a row the run goes back to its newest checkpoint from before them, "
+      "which is one of checkpoint.every steps if that is given. It leaves out the data from there to the "
+      "last spike. A run that would go back to one checkpoint a fourth time ends. 0: it never goes back.",
+      not_negative);
+  require(roll_back, {"train.spike.factor"},
+          belongs_beside(&RunConfig::spike, &S::factor, "train.spike.factor", &S::roll_back));
+  require(roll_back, {"train.max_skipped_steps", "checkpoint.every", "checkpoint.every_minutes"},
+          check_roll_back);
 }
 
 std::string rank_of_adapters(const std::int64_t& value) {

@@ -32,6 +32,8 @@ Progress full_progress_at(std::int64_t step) {
           .applied_updates = step - 1,
           .skipped_steps = 1,
           .gradient_norm = 0.1,
+          .spikes = 5,
+          .passed_over = 6,
           .plateau = {.step = 10, .best = 1.0 / 3, .waited = 2, .cooldown = 3, .falls = 4},
           .loss_scale = {.scale = 512, .finite_steps = 7},
           .sampler = {{"epoch", 2}, {"position", step}},
@@ -91,6 +93,22 @@ TEST_F(Checkpoint, TheNewestIsLoadedAndOnlyTheNewestAreKept) {
   EXPECT_EQ(names_in(path()), (std::set<std::string>{"step-00000002", "step-00000003"}));
   EXPECT_EQ(load()->progress.step, 3);
   EXPECT_EQ(loaded_, second_);
+}
+
+TEST_F(Checkpoint, ARunThatGoesBackLoadsTheNewestThatIsWantedAndRemovesNewerOnes) {
+  for (const std::int64_t step : {1, 2, 3, 4}) save(path(), model_, step == 2 ? second_ : first_, step, 4);
+  CheckpointStore store(path(), 4, quick());
+  const auto is_before = [](std::int64_t steps) {
+    return [steps](std::int64_t step) { return step < steps; };
+  };
+  EXPECT_FALSE(store.go_back(model_, loaded_.access(), is_before(1)));
+  EXPECT_EQ(names_in(path()).size(), 4U) << "nothing is lost for nothing";
+  EXPECT_EQ(store.go_back(model_, loaded_.access(), is_before(3))->progress.step, 2);
+  EXPECT_EQ(loaded_, second_);
+  EXPECT_EQ(store.newest(), path() / "step-00000002");
+  EXPECT_EQ(names_in(path()), (std::set<std::string>{"step-00000001", "step-00000002"}));
+  store.save(model_, full_progress_at(3), first_.access());
+  EXPECT_EQ(load()->progress.step, 3);
 }
 
 TEST_F(Checkpoint, AFreshRunsCheckpointIsNewerThanALaterStepOfTheRunBefore) {

@@ -64,6 +64,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.ema.every", "10"},
     {"train.ema.format", "bf16"},
     {"train.spike.factor", "4"},
+    {"train.spike.roll_back", "2"},
     {"train.spike.window", "50"},
     {"adapter.type", "rslora"},
     {"adapter.rank", "8"},
@@ -289,6 +290,7 @@ train:
   spike:
     factor: 0
     window: 100
+    roll_back: 0
 adapter:
   type: none
   rank: 16

@@ -245,6 +245,16 @@ TEST(EmaAndSpike, RefuseKeysThatDoNothing) {
 TEST(EmaAndSpike, RefuseNumbersThatHaveNoMeaning) {
   EXPECT_THAT(refusal(kMinimal + "train: {ema: {decay: 1}}\n"),
               HasSubstr("train.ema.decay: must be at least 0 and less than 1, not 1"));
+  EXPECT_THAT(refusal(kMinimal + "train: {spike: {roll_back: 2}}\n"),
+              HasSubstr("train.spike.roll_back: does nothing while train.spike.factor is 0"));
+  EXPECT_THAT(
+      refusal(kMinimal + "train: {spike: {factor: 3, roll_back: 2}, max_skipped_steps: 2}\n"),
+      HasSubstr("train.spike.roll_back: spikes are skipped steps, and 2 of these in a row end the run "
+                "(train.max_skipped_steps); give fewer"));
+  EXPECT_THAT(
+      refusal(kMinimal + "train: {spike: {factor: 3, roll_back: 2}}\ncheckpoint: {every_minutes: 0}\n"),
+      HasSubstr("the run goes back to checkpoints, and saves none before its end; give "
+                "checkpoint.every"));
   EXPECT_THAT(refusal(kMinimal + "train: {spike: {factor: 0.5}}\n"),
               HasSubstr("train.spike.factor: must be 0, or greater than 1, not 0.5"));
   EXPECT_THAT(refusal(kMinimal + "train: {spike: {factor: 3}}\noptimizer: {clip_by: previous_step}\n"),

@@ -385,9 +385,10 @@ void CheckpointStore::remove(CheckpointEntry& entry) {
   });
 }
 
-std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
+std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model, const WantsStep& wants) {
   std::vector<std::string> warnings;
   for (const CheckpointEntry& entry : entries_of_first_rank()) {
+    if (entry.manifest && wants && !wants(entry.manifest->progress.step)) continue;
     if (entry.manifest) refuse_other_model(entry.folder, *entry.manifest, model);
     std::optional<StoredState> stored;
     try {
@@ -415,7 +416,26 @@ std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
 }
 
 std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model, const StateAccess& state) {
-  std::optional<OpenCheckpoint> open = open_newest(model);
+  return load(model, state, {});
+}
+
+std::optional<LoadedCheckpoint> CheckpointStore::go_back(const Model& model, const StateAccess& state,
+                                                         const WantsStep& wants) {
+  std::optional<LoadedCheckpoint> loaded = load(model, state, wants);
+  if (!loaded) return loaded;
+  on_first_rank(ranks_, [&] {
+    for (CheckpointEntry& entry : known()) {
+      if (entry.folder == loaded->folder) break;
+      if (entry.damage.empty()) remove(entry);
+    }
+    std::erase_if(known(), [](const CheckpointEntry& entry) { return entry.folder.empty(); });
+  });
+  return loaded;
+}
+
+std::optional<LoadedCheckpoint> CheckpointStore::load(const Model& model, const StateAccess& state,
+                                                      const WantsStep& wants) {
+  std::optional<OpenCheckpoint> open = open_newest(model, wants);
   if (!open) return std::nullopt;
   if (base_ && base_->identity.frozen_as != open->manifest.base->frozen_as) {
     warnings_.push_back(fmt::format(

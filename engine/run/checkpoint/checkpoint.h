@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,13 +100,20 @@ class CheckpointStore {
   /// All of that at once, with state that nothing changes meanwhile.
   void save(const Model& model, const Progress& progress, const StateAccess& state);
 
+  /// Whether a checkpoint after `step` steps is looked for; nothing: any is.
+  using WantsStep = std::function<bool(std::int64_t step)>;
+
   /// Loads the newest checkpoint that is whole; nothing if there is none. Padding in the state becomes
   /// zero. Only what is proven to be damaged is skipped: throws IoError if a file cannot be read. Throws
   /// ConfigError if that checkpoint holds another model, or if there are checkpoints and all are
   /// damaged. The state is written to only after everything was checked.
   std::optional<LoadedCheckpoint> load_newest(const Model& model, const StateAccess& state);
   /// As load_newest(), for a caller that reads the state a piece at a time. `model` must outlive the result.
-  std::optional<OpenCheckpoint> open_newest(const Model& model);
+  std::optional<OpenCheckpoint> open_newest(const Model& model, const WantsStep& wants = {});
+  /// Loads the newest one that is wanted as load_newest() does, and removes newer ones, since the run takes
+  /// another way from there.
+  std::optional<LoadedCheckpoint> go_back(const Model& model, const StateAccess& state,
+                                          const WantsStep& wants);
   /// Renames the checkpoints that load_newest() has skipped, so that they are out of the way and kept.
   void set_aside_damaged();
 
@@ -116,6 +124,7 @@ class CheckpointStore {
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 
  private:
+  std::optional<LoadedCheckpoint> load(const Model& model, const StateAccess& state, const WantsStep& wants);
   std::vector<CheckpointEntry>& known();
   std::vector<CheckpointEntry> entries_of_first_rank();
   void remove_old();

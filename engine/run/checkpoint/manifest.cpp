@@ -136,6 +136,8 @@ std::string to_text(const Manifest& manifest) {
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (!manifest.progress.schedule.is_null()) json["schedule"] = manifest.progress.schedule;
+  if (manifest.progress.spikes > 0) json["spikes"] = manifest.progress.spikes;
+  if (manifest.progress.passed_over > 0) json["passed_over"] = manifest.progress.passed_over;
   if (manifest.progress.plateau != Plateau()) json["plateau"] = plateau_json(manifest.progress.plateau);
   for (const auto& [key, value] : manifest.progress.data) json["data"][key] = text_in_json(value);
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
@@ -259,6 +261,8 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
     layout->at("ranks").get_to(manifest.progress.layout_ranks);
   }
   manifest.progress.schedule = json.value("schedule", nlohmann::json());
+  manifest.progress.spikes = json.value("spikes", manifest.progress.spikes);
+  manifest.progress.passed_over = json.value("passed_over", manifest.progress.passed_over);
   manifest.progress.plateau = plateau_in(json);
   if (const auto data = json.find("data"); data != json.end()) {
     for (const auto& [key, value] : data->get<std::map<std::string, nlohmann::json>>())

@@ -36,7 +36,9 @@ struct Progress {
   std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite, or a spike
   double gradient_norm = 0;          ///< Counters::norm; older checkpoints do not say it
   double mean_gradient_norm = 0;     ///< Counters::mean_norm, as well
-  Plateau plateau = {};              ///< Counters::plateau, as well
+  std::int64_t spikes = 0;           ///< Counters::spikes
+  std::int64_t passed_over = 0;      ///< Counters::passed_over
+  Plateau plateau = {};              ///< Counters::plateau
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
   Precision precision = {};          ///< what the run computes in

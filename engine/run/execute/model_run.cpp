@@ -110,6 +110,7 @@ int host_threads(const RunConfig& config) {
 }
 
 ModelRun::ModelRun(Setup setup, const ModelPlan& plan) : setup_(std::move(setup)), plan_(&plan) {
+  setup_.data = behind_passed_over(std::move(setup_.data));
   const CheckpointSection& checkpoint = setup_.config.checkpoint;
   if (!checkpoint.path.empty()) {
     checkpoints_.emplace(checkpoint.path, checkpoint.keep, *setup_.files,
@@ -118,6 +119,23 @@ ModelRun::ModelRun(Setup setup, const ModelPlan& plan) : setup_(std::move(setup)
     if (!setup_.run_file.empty()) checkpoints_->set_run_file(seen_from(checkpoint.path, setup_.run_file));
   }
   place();
+}
+
+TrainingData ModelRun::behind_passed_over(TrainingData data) {
+  const auto position = [this](std::int64_t step) { return step + counters().passed_over; };
+  data.training = [position, load = std::move(data.training)](std::int64_t step, std::int64_t microbatch,
+                                                              const MicrobatchData& arrays) {
+    load(position(step), microbatch, arrays);
+  };
+  data.sampler = [position, sampler = std::move(data.sampler)](std::int64_t step) {
+    return sampler(position(step));
+  };
+  if (data.training_terms) {
+    data.training_terms = [position, terms = std::move(data.training_terms)](std::int64_t step) {
+      return terms(position(step));
+    };
+  }
+  return data;
 }
 
 void ModelRun::replan(const ModelPlan& plan) {
@@ -265,9 +283,52 @@ StepRange ModelRun::next_steps() const {
 void ModelRun::note_step(const StepReport& report) {
   result_.steps.push_back(report);
   skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
+  const std::int64_t most_spikes = setup_.config.spike.roll_back;
+  if (most_spikes > 0 && report.spikes == most_spikes && !spikes_) spikes_ = report;
   say_slow_paths();
   const std::lock_guard lock(setup_.listening);
   listener_->on_step(report);
+}
+
+std::string ModelRun::roll_back() {
+  constexpr std::int64_t kMostTimes = 3;  // to one checkpoint
+  const StepReport last = *std::exchange(spikes_, std::nullopt);
+  const std::int64_t before = last.step + 1 - last.spikes;
+  const std::string spikes =
+      last.spikes == 1 ? fmt::format("step {} was a spike (train.spike)", last.step + 1)
+                       : fmt::format("steps {} to {} were spikes (train.spike)", before + 1, last.step + 1);
+  // Not one that a stop saved: a run that is not stopped has none there.
+  const auto is_before = [before, every = setup_.config.checkpoint.every](std::int64_t step) {
+    return step <= before && (every == 0 || step % every == 0);
+  };
+  std::optional<LoadedCheckpoint> loaded;
+  if (checkpoints_) {
+    TaskArena(host_threads(setup_.config)).execute([&] {
+      loaded = checkpoints_->go_back(setup_.model, state_->access(), is_before);
+      state_->release_scratch();
+    });
+    say_warnings();
+  }
+  if (!loaded) {
+    warn(spikes + ", and no checkpoint from before them is there to go back to; the run continues");
+    return "";
+  }
+  const std::int64_t since = last.step + 1 - loaded->progress.step;
+  const std::int64_t passed_over = counters().passed_over + since;
+  take_up(loaded->progress);
+  training_->counters().passed_over = passed_over;
+  skipped_in_a_row_ = 0;
+  times_rolled_back_ = step() == rolled_back_to_ ? times_rolled_back_ + 1 : 1;
+  rolled_back_to_ = step();
+  if (times_rolled_back_ > kMostTimes)
+    return fmt::format("{}, and the run has gone back to {} {} times (train.spike.roll_back)", spikes,
+                       loaded->folder.string(), kMostTimes);
+  // A checkpoint of a step says what was before its validation, so that is made and counts again.
+  while (!result_.validation.empty() && result_.validation.back().step >= step())
+    result_.validation.pop_back();
+  warn(fmt::format("{}; the run goes back to {} and leaves out the data of the {} steps since then", spikes,
+                   loaded->folder.string(), since));
+  return "";
 }
 
 void ModelRun::note_drain(double seconds) {
@@ -453,11 +514,7 @@ bool ModelRun::resume() {
   checkpoints_->set_aside_damaged();
   say_warnings();
   const Progress& progress = loaded->progress;
-  training_->counters() = {progress.step,          progress.applied_updates,    progress.skipped_steps,
-                           progress.gradient_norm, progress.mean_gradient_norm, progress.plateau};
-  state_->write_loss_scale(progress.loss_scale);
-  saved_step_ = progress.step;
-  listener_->on_safe_step(saved_step_);
+  take_up(progress);
   nlohmann::json saved = progress.sampler, wanted = setup_.data.sampler(progress.step);
   if (take_dropout(saved) != take_dropout(wanted))
     listener_->on_warning(
@@ -466,6 +523,21 @@ bool ModelRun::resume() {
   warn_of_schedule(progress.schedule);
   listener_->on_start(fmt::format("resuming from {} (step {})", loaded->folder.string(), progress.step));
   return true;
+}
+
+void ModelRun::take_up(const Progress& progress) {
+  training_->counters() = {.step = progress.step,
+                           .updates = progress.applied_updates,
+                           .skipped = progress.skipped_steps,
+                           .norm = progress.gradient_norm,
+                           .mean_norm = progress.mean_gradient_norm,
+                           .spikes = progress.spikes,
+                           .passed_over = progress.passed_over,
+                           .plateau = progress.plateau};
+  state_->write_loss_scale(progress.loss_scale);
+  saved_step_ = progress.step;
+  const std::lock_guard lock(setup_.listening);
+  listener_->on_safe_step(saved_step_);
 }
 
 /// Files may be others under the same settings, and older checkpoints do not say their settings.

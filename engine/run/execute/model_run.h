@@ -146,6 +146,11 @@ class ModelRun {
   bool is_trained() const { return remaining_steps() <= 0; }
   std::int64_t remaining_steps() const;
   void note_step(const StepReport& report);
+  /// Whether roll_back() is due, since the steps up to the latest were spikes (train.spike.roll_back).
+  bool is_to_roll_back() const { return spikes_.has_value(); }
+  /// Goes back to the newest checkpoint from before the spikes, and on behind the data of the last of them.
+  /// Without such a checkpoint it warns. Returns why the run ends, if it has gone back there too often.
+  std::string roll_back();
   /// Tells how long what was left of the latest step took, with nothing to run under.
   void note_drain(double seconds);
 
@@ -187,9 +192,11 @@ class ModelRun {
                                std::int64_t microbatches);
   Operations::Setup interlude_operations(Interlude interlude, const PlannedProgram& program);
   StateSaver::Setup saver();
+  TrainingData behind_passed_over(TrainingData data);
   void make_state();
   std::optional<double> lower_rate(const ValidationPoint& point);
   bool resume();
+  void take_up(const Progress& progress);
   void warn_of_data(const Progress& saved, bool is_same_position);
   void warn_of_schedule(nlohmann::json saved);
   void initialise_weights();
@@ -215,6 +222,9 @@ class ModelRun {
   std::int64_t saved_step_ = -1;                         ///< of the newest checkpoint
   std::chrono::steady_clock::time_point tried_to_save_;  ///< under setup_.listening
   std::int64_t skipped_in_a_row_ = 0;
+  std::optional<StepReport> spikes_;  ///< the last of those that the run is to go back for
+  std::int64_t rolled_back_to_ = -1;  ///< the step that the run has gone back to last, this number of times:
+  std::int64_t times_rolled_back_ = 0;
   std::size_t said_slow_paths_ = 0;
   std::string failure_;  ///< under setup_.listening
 };

@@ -94,6 +94,8 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, c
           .skipped_steps = counters.skipped,
           .gradient_norm = counters.norm,
           .mean_gradient_norm = counters.mean_norm,
+          .spikes = counters.spikes,
+          .passed_over = counters.passed_over,
           .plateau = counters.plateau,
           .loss_scale = record.loss_scale,
           .sampler = sampler(counters.step),

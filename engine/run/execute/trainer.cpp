@@ -216,6 +216,8 @@ void Trainer::run_steps() {
   for (std::size_t m = 0; m < models_.size(); ++m) {
     // Updates of the latest had nothing to run under.
     if (run.completed_steps[m] > 0) models_[m]->note_drain(run.tail_seconds);
+    if (models_[m]->is_to_roll_back() && endings_[m].why.empty())
+      endings_[m] = {.why = models_[m]->roll_back(), .is_saved = true};
   }
 }
 
@@ -223,7 +225,8 @@ void Trainer::run_steps() {
 void Trainer::note_step(std::size_t model, const StepReport& report) {
   models_[model]->note_step(report);
   note_ending(model, report);
-  const bool pauses = !ranks_ && (has_failed(model) || models_[model]->save_is_due());
+  const bool pauses =
+      models_[model]->is_to_roll_back() || (!ranks_ && (has_failed(model) || models_[model]->save_is_due()));
   if (pauses || !endings_[model].why.empty()) end_soon(model, report.step);
 }
 

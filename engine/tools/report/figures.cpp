@@ -132,7 +132,7 @@ nlohmann::json step_json(const StepReport& report) {
   nlohmann::json json = {{"step", report.step + 1},       {"loss", loss_json(report)},
                          {"grad_norm", report.grad_norm}, {"learning_rate", report.learning_rate},
                          {"seconds", report.seconds},     {"skipped", report.skipped}};
-  if (report.spiked) json["spiked"] = true;
+  if (report.spiked()) json["spiked"] = true;
   if (report.loss_scale != 1) json["loss_scale"] = report.loss_scale;
   return json;
 }

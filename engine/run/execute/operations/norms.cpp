@@ -93,8 +93,9 @@ void grad_norm(OperationContext& on, const Instruction& instruction, std::int64_
   on.report.grad_norm = norm;
   on.report.loss_scale = scale;
   const bool is_finite = std::isfinite(norm);
-  on.report.spiked = is_finite && is_spike(on.setup.optimizer.spike, on.counters, norm);
-  on.report.skipped = !is_finite || on.report.spiked;
+  const bool is_spiking = is_finite && is_spike(on.setup.optimizer.spike, on.counters, norm);
+  on.counters.spikes = on.report.spikes = is_spiking ? on.counters.spikes + 1 : 0;
+  on.report.skipped = !is_finite || is_spiking;
   on.report.learning_rate = learning_rate(on.setup.optimizer.schedules.front(), step, on.counters.plateau);
   if (const Operand* scalars = instruction.find_operand(Role::step_scalars))
     write_scalars(
