@@ -1,5 +1,8 @@
 #include "engine/model/updated_matrices.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "engine/device/newton_schulz.h"
 
 namespace strata {
@@ -16,6 +19,10 @@ std::int64_t length_of(const std::vector<Stretch>& stretches) {
 void move_by(std::int64_t ranks, std::int64_t all, std::vector<Stretch>& stretches) {
   if (length_of(stretches) == all) return;
   for (Stretch& stretch : stretches) stretch.first += ranks * stretch.count;
+}
+
+double flops_of(const UpdatedMatrix& matrix) {
+  return orthogonalize_flops(matrix.rows, matrix.columns);
 }
 
 }  // namespace
@@ -51,6 +58,30 @@ std::vector<UpdatedMatrix> updated_matrices(const Model& model, const Unit& unit
     }
   }
   return matrices;
+}
+
+std::vector<std::int64_t> orthogonalizing_ranks(const std::vector<UpdatedMatrix>& matrices,
+                                                std::int64_t ranks) {
+  std::vector<std::size_t> order(matrices.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t m) { return flops_of(matrices[m]); });
+  std::vector<double> work(static_cast<std::size_t>(ranks));
+  std::vector<std::int64_t> found(matrices.size());
+  for (const std::size_t m : order) {
+    const auto least = std::ranges::min_element(work);
+    *least += flops_of(matrices[m]);
+    found[m] = least - work.begin();
+  }
+  return found;
+}
+
+double orthogonalization_flops(const std::vector<UpdatedMatrix>& matrices, std::int64_t ranks) {
+  std::vector<double> work(static_cast<std::size_t>(ranks));
+  const std::vector<std::int64_t> of_rank = orthogonalizing_ranks(matrices, ranks);
+  for (std::size_t m = 0; m < matrices.size(); ++m)
+    work[static_cast<std::size_t>(of_rank[m])] += flops_of(matrices[m]);
+  return std::ranges::max(work);
 }
 
 }  // namespace strata

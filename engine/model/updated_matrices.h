@@ -33,4 +33,11 @@ Bytes assembled_bytes(const UpdatedMatrix& matrix, DType precision);
 /// In their order.
 std::vector<UpdatedMatrix> updated_matrices(const Model& model, const Unit& unit);
 
+/// Which of `ranks` orthogonalizes each matrix, if they share them out: the longest first, each goes to the
+/// rank with the least work.
+std::vector<std::int64_t> orthogonalizing_ranks(const std::vector<UpdatedMatrix>& matrices,
+                                                std::int64_t ranks);
+/// FLOPs of the rank with the most work.
+double orthogonalization_flops(const std::vector<UpdatedMatrix>& matrices, std::int64_t ranks);
+
 }  // namespace strata

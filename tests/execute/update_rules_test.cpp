@@ -194,6 +194,38 @@ TEST_F(UpdateRuleRun, HasTheSameBitsUnderEveryZeroStageWhereverStateLives) {
   }
 }
 
+// Invariant of ranks (UpdateRuleRun.MuonShares*): Ranks that share out Muon's matrices give the bits of ranks
+// that orthogonalize them all. They share them out if products are slow and the link is fast.
+TEST_F(UpdateRuleRun, MuonSharesOutMatricesAndChangesNoBit) {
+  for (const DType precision : {DType::fp32, DType::bf16}) {
+    for (const std::int64_t tensor : {1, 2}) {
+      std::set<std::string> hashes;
+      for (const bool shares_out : {true, false}) {
+        RunConfig config = this->config({UpdateRule::muon, precision});
+        config.train.steps = 2;
+        config.train.microbatch = 1;
+        config.parallel.data = 3;
+        config.parallel.tensor = tensor;
+        if (shares_out) {
+          config.device.flops_per_second = 1e9;
+        } else {
+          config.device.sent_per_second = 4 * MiB;
+        }
+        for (const TierChoice tier : {TierChoice::device, TierChoice::host}) {
+          config.memory.optimizer_state = tier;
+          const std::vector<RunOutcome> ranks = run_ranks(config, static_cast<int>(3 * tensor));
+          for (const RunOutcome& rank : ranks) {
+            EXPECT_EQ(rank.plan.only().strategy.shares_out_matrices, shares_out);
+            expect_the_plan_was_exact(rank);
+            hashes.insert(rank.result.state_hash);
+          }
+        }
+      }
+      EXPECT_EQ(hashes.size(), 1U) << name_of(precision) << " tensor " << tensor;
+    }
+  }
+}
+
 TEST_F(UpdateRuleRun, HasTheSameBitsUnderEveryScheduleOfAPipeline) {
   using enum PipelineSchedule;
   for (const UpdateRule rule : other_rules()) {

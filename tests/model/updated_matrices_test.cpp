@@ -1,13 +1,16 @@
-// Matrices that ranks share and that are updated whole: what each rank has of them.
+// Matrices that ranks share and that are updated whole: what each rank has of them, and does for them.
 #include "engine/model/updated_matrices.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/error.h"
 #include "base/nth.h"
 #include "engine/config/optimizer_section.h"
+#include "engine/device/newton_schulz.h"
 #include "engine/model/build_model.h"
 #include "engine/model/model.h"
 #include "engine/model/split_model.h"
@@ -15,6 +18,8 @@
 
 namespace strata {
 namespace {
+
+using ::testing::ElementsAre;
 
 nlohmann::json config_of(const std::string& architecture) {
   if (architecture == "gpt2") {
@@ -75,6 +80,30 @@ TEST(UpdatedMatrices, EachRankKnowsWhatTheOthersHave) {
 TEST(UpdatedMatrices, AreRefusedIfRanksHaveCopiesOfHeads) {
   test::expect_error<ConfigError>([] { split_model(muon_model("llama"), tensor_split(8, 1)); },
                                   {"optimizer.type muon needs whole matrices", "take at most 4"});
+}
+
+UpdatedMatrix matrix(std::int64_t rows, std::int64_t columns) {
+  return {.rows = rows, .columns = columns};
+}
+
+/// Those of a Llama's block: attention's four, and three that are larger.
+const std::vector<UpdatedMatrix> kBlock = {matrix(64, 64),  matrix(16, 64),  matrix(16, 64), matrix(64, 64),
+                                           matrix(224, 64), matrix(224, 64), matrix(64, 224)};
+
+TEST(UpdatedMatrices, GoToRanksByTheirWork) {
+  EXPECT_THAT(orthogonalizing_ranks(kBlock, 3), ElementsAre(0, 2, 2, 1, 0, 1, 2));
+  EXPECT_THAT(orthogonalizing_ranks(kBlock, 1), ElementsAre(0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(orthogonalizing_ranks(kBlock, 8), ElementsAre(3, 5, 6, 4, 0, 1, 2)) << "one has none";
+  EXPECT_THAT(orthogonalizing_ranks({}, 2), ElementsAre());
+}
+
+TEST(UpdatedMatrices, TakeAsLongAsTheBusiestRank) {
+  double all = 0;
+  for (const UpdatedMatrix& each : kBlock) all += orthogonalize_flops(each.rows, each.columns);
+  EXPECT_EQ(orthogonalization_flops(kBlock, 1), all);
+  EXPECT_EQ(orthogonalization_flops(kBlock, 3), orthogonalize_flops(64, 64) + orthogonalize_flops(224, 64));
+  EXPECT_EQ(orthogonalization_flops(kBlock, 8), orthogonalize_flops(64, 224));
+  EXPECT_EQ(orthogonalization_flops({}, 2), 0);
 }
 
 }  // namespace

@@ -176,6 +176,7 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   strategy.zero_stage = options.zero_stage;
   strategy.reduce_dtype = options.reduce_dtype;
   strategy.delays_reduction = options.delays_reduction;
+  strategy.shares_out_matrices = options.shares_out_matrices;
   strategy.updates_late = options.updates_late;
   strategy.divides_backward = options.divides_backward;
   strategy.piece_bytes = options.piece_bytes;

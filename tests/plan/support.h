@@ -36,6 +36,7 @@ struct StrategyOptions {
   int zero_stage = 3;
   DType reduce_dtype = DType::fp32;
   bool delays_reduction = false;
+  bool shares_out_matrices = false;
   bool updates_late = false;
   bool divides_backward = false;
   Bytes piece_bytes = kUnlimited;

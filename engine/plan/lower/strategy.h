@@ -116,6 +116,9 @@ struct Strategy {
   /// Segments of two microbatches' passes take turns, so that one computes while another's values travel
   /// between ranks that share the passes. It takes a second workspace.
   bool interleaves = false;
+  /// Ranks that have shards share out the matrices that a unit's update orthogonalizes, and send the results.
+  /// Otherwise each orthogonalizes all of them. REQUIRES: is_sharded().
+  bool shares_out_matrices = false;
   bool divides_backward = false;  ///< gradients of a unit's input and of its weights are passes of their own
   MicrobatchShape microbatch;     ///< of one rank
   std::int64_t microbatches = 1;  ///< of a training step on each rank: gradient accumulation

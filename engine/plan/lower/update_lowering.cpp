@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/nth.h"
-#include "engine/device/newton_schulz.h"
 #include "engine/model/model.h"
 #include "engine/model/updated_matrices.h"
 
@@ -151,13 +150,20 @@ void UpdateLowering::orthogonalize(std::int32_t u) {
          {Role::destination, &all, Access::write, Use::Part{all.type, all.elements}}});
     gathered = &all;
   }
+  const bool shares_out = strategy_.shares_out_matrices;
+  Value& result = shares_out ? values.directions : gradient;
   std::vector<Use> uses = {{Role::workspace, &values.orthogonalization, Access::write},
-                           {Role::gradient, &gradient, Access::update}};
-  if (gathered != &gradient) uses.push_back({Role::source, gathered, Access::update});
-  double flops = 0;
-  for (const UpdatedMatrix& matrix : updated_matrices(model_, nth(model_.units, u)))
-    flops += orthogonalize_flops(matrix.rows, matrix.columns);
+                           {Role::gradient, &result, Access::update}};
+  if (gathered != &result) uses.push_back({Role::source, gathered, Access::update});
+  const double flops = orthogonalization_flops(updated_matrices(model_, nth(model_.units, u)),
+                                               shares_out ? strategy_.mesh.shard : 1);
   builder_.on_device({.operation = Operation::orthogonalize, .unit = u, .flops = flops}, uses);
+  // Each rank has left zeros where others have results, so the sum is exact.
+  if (shares_out) {
+    builder_.on_comm(
+        Operation::reduce_scatter, u, builder_.exchange_of_parts(gradient.bytes()),
+        {{Role::source, &values.directions, Access::read}, {Role::destination, &gradient, Access::write}});
+  }
 }
 
 void UpdateLowering::share_parameter(std::int32_t u) {

@@ -82,16 +82,23 @@ struct Choice {
 };
 
 /// Calls consider(strategy) for exchanges under other work, if there are any, and without that: under the
-/// next unit's backward pass, and within units under another microbatch's segments.
+/// next unit's backward pass, and within units under another microbatch's segments. Also with matrices that
+/// ranks share out, if some are to be orthogonalized, and without that.
 template <typename Consider>
-void with_and_without_delay(Strategy strategy, const Consider& consider) {
+void with_each_exchange(const Model& model, Strategy strategy, const Consider& consider) {
+  const bool has_matrices = std::ranges::any_of(
+      model.policies, [](const UpdatePolicy& policy) { return needs_matrices(policy.rule); });
   for (const bool interleaves : {true, false}) {
     if (interleaves && strategy.mesh.tensor == 1) continue;
     for (const bool delays : {true, false}) {
       if (delays && strategy.mesh.holders() == 1) continue;
-      strategy.interleaves = interleaves;
-      strategy.delays_reduction = delays;
-      consider(strategy);
+      for (const bool shares_out : {true, false}) {
+        if (shares_out && (!strategy.is_sharded() || !has_matrices)) continue;
+        strategy.interleaves = interleaves;
+        strategy.delays_reduction = delays;
+        strategy.shares_out_matrices = shares_out;
+        consider(strategy);
+      }
     }
   }
 }
@@ -158,7 +165,7 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const Plan
     return cost ? cost->seconds : std::numeric_limits<double>::infinity();
   };
   const auto consider = [&](const Strategy& undelayed) {
-    with_and_without_delay(undelayed, [&](const Strategy& strategy) {
+    with_each_exchange(model, undelayed, [&](const Strategy& strategy) {
       if (const std::optional<StepCost> cost = cost_of(strategy)) result.push_back({strategy, *cost});
     });
   };
@@ -206,7 +213,8 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const Plan
     // Exchanges that are delayed hide behind computing, if no gradient has to leave the device for it.
     const auto key = [](const Choice& choice) {
       return std::tuple(choice.cost.seconds, choice.cost.moved, !choice.strategy.interleaves,
-                        !choice.strategy.delays_reduction, choice.cost.live);
+                        !choice.strategy.delays_reduction, choice.strategy.shares_out_matrices,
+                        choice.cost.live);
     };
     return key(a) < key(b);
   });
@@ -336,7 +344,7 @@ namespace {
 Bytes smallest_of_stage(const PlanRequest& request, const Model& model, std::int32_t stage) {
   Bytes smallest = kUnlimited;
   const auto consider = [&](const Strategy& undelayed) {
-    with_and_without_delay(undelayed, [&](const Strategy& strategy) {
+    with_each_exchange(model, undelayed, [&](const Strategy& strategy) {
       smallest = std::min(smallest, smallest_device_bytes(model, strategy, request.memory));
     });
   };

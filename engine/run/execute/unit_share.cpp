@@ -26,6 +26,25 @@ std::vector<Stretch> counted_in(const std::vector<TensorPiece>& pieces) {
   return counted;
 }
 
+/// What is no matrix counts as the first shard's.
+void share_out_matrices(const Mesh& mesh, std::int64_t rank, std::int64_t elements, UnitShare& share) {
+  const std::vector<UpdatedMatrix> all = std::exchange(share.matrices, {});
+  const std::vector<std::int64_t> ranks = orthogonalizing_ranks(all, mesh.shard);
+  const std::int64_t own = mesh.shard_rank(rank);
+  std::vector<Stretch>& of_others = share.of_others.emplace();
+  std::int64_t begin = 0;
+  const auto add = [&](std::int64_t owner, std::int64_t end) {
+    if (owner != own && end > begin) of_others.push_back({begin, end - begin});
+    begin = end;
+  };
+  for (std::size_t m = 0; m < all.size(); ++m) {
+    add(0, all[m].offset);
+    add(ranks[m], all[m].offset + all[m].own_elements());
+    if (ranks[m] == own) share.matrices.push_back(all[m]);
+  }
+  add(0, mesh.gathered_elements(elements));
+}
+
 }  // namespace
 
 std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, std::int64_t rank) {
@@ -44,6 +63,7 @@ std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, s
                       .tensor_rank = mesh.tensor_rank(rank),
                       .tensor_ranks = mesh.tensor});
     UnitShare& share = shares.back();
+    if (strategy.shares_out_matrices) share_out_matrices(mesh, rank, unit.elements, share);
     for (const Moment moment : kMoments) {
       const FlatRange kept = kept_part(model, unit, key_of(moment), range);
       share.kept[moment] = {kept.first - range.first, kept.count};

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/enum_array.h"
@@ -32,7 +33,9 @@ struct UnitShare {
   std::vector<UpdatedPart> parts;
   /// The shard's elements that each moment covers.
   EnumArray<Moment, Stretch> kept = {};
-  std::vector<UpdatedMatrix> matrices = {};        ///< of the whole unit
+  std::vector<UpdatedMatrix> matrices = {};  ///< of the whole unit, which this rank orthogonalizes
+  /// If ranks share out matrices, the elements of the whole unit whose directions others give.
+  std::optional<std::vector<Stretch>> of_others = {};
   std::int64_t tensor_rank = 0, tensor_ranks = 1;  ///< this rank's number among those that share its passes
   /// Those rows that the rank has of a table whose gradient has values in few rows.
   Stretch rows = {};

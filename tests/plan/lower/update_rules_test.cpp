@@ -11,6 +11,7 @@
 #include "engine/config/optimizer_section.h"
 #include "engine/model/build_model.h"
 #include "engine/model/model.h"
+#include "engine/model/updated_matrices.h"
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
@@ -37,6 +38,8 @@ std::vector<StrategyOptions> options_of_updates() {
         StrategyOptions each{.precision = precision, .units_on_device = on_device, .saves = true};
         each.mesh = mesh;
         options.push_back(each);
+        each.shares_out_matrices = mesh.shard > 1;
+        if (each.shares_out_matrices) options.push_back(each);
       }
     }
   }
@@ -144,7 +147,9 @@ TEST(UpdateRules, MuonMixesMomentumOrthogonalizesTheWholeUnitAndUpdates) {
                                    orthogonal = of_block(program, Operation::orthogonalize),
                                    updates = of_block(program, Operation::update);
     ASSERT_EQ(orthogonal.size(), 1U);
-    EXPECT_GT(orthogonal.front().flops, 0);
+    EXPECT_EQ(orthogonal.front().flops,
+              orthogonalization_flops(updated_matrices(model, block),
+                                      strategy.shares_out_matrices ? strategy.mesh.shard : 1));
     std::int64_t momentum = 0, squares = 0;
     for (const Instruction& mix : mixes) {
       EXPECT_EQ(mix.find(role_of(Moment::exp_avg)), -1);
@@ -162,6 +167,9 @@ TEST(UpdateRules, MuonMixesMomentumOrthogonalizesTheWholeUnitAndUpdates) {
       EXPECT_GE(squares, vectors);
       EXPECT_LT(squares, matrices);
       EXPECT_EQ(orthogonal.front().find(Role::source), -1);
+    } else if (strategy.shares_out_matrices) {
+      EXPECT_EQ(orthogonal.front().find(Role::source), -1);
+      EXPECT_GE(orthogonal.front().find_operand(Role::gradient)->elements, block.elements) << "of all ranks";
     } else {
       const Operand* all = orthogonal.front().find_operand(Role::source);
       ASSERT_NE(all, nullptr);

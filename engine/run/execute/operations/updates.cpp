@@ -156,6 +156,7 @@ void orthogonalize(OperationContext& on, const Instruction& instruction) {
   const auto directions_of = [&](std::int64_t rank) { return all + rank * elements * element; };
   std::byte* own = gathered == nullptr ? all : directions_of(share.tensor_rank);
   auto* workspace = on.operand<std::byte>(instruction, Role::workspace);
+  const std::int64_t begin = share.of_others ? 0 : share.first;  // of the operand `gradient`, in the unit
   for (const UpdatedMatrix& matrix : share.matrices) {
     const DType dtype = dtype_of(source.type);
     if (matrix.is_whole()) {
@@ -177,12 +178,15 @@ void orthogonalize(OperationContext& on, const Instruction& instruction) {
                      });
     }
     if (gathered == nullptr) continue;
-    const std::int64_t first = std::max(matrix.offset, share.first),
-                       end = std::min(matrix.offset + matrix.own_elements(), share.first + gradient.elements);
+    const std::int64_t first = std::max(matrix.offset, begin),
+                       end = std::min(matrix.offset + matrix.own_elements(), begin + gradient.elements);
     if (first >= end) continue;
-    const Matrix to = on.flat(gradient).column_slice(first - share.first, end - first);
+    const Matrix to = on.flat(gradient).column_slice(first - begin, end - first);
     on.kernels.run(Cast{{own + first * element, dtype, 1, end - first}, to});
   }
+  if (!share.of_others) return;
+  for (const auto [first, count] : *share.of_others)
+    on.kernels.run(Zero{on.flat(gradient).column_slice(first, count)});
 }
 
 }  // namespace strata::operations
