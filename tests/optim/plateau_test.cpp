@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-/// Of tests/optim/make_plateau_goldens.py.
+/// tests/optim/make_plateau_goldens.py makes the goldens.
 TEST(Plateau, FallsWhereTorchsDoes) {
   std::ifstream file(test::source_folder() / "tests/optim/plateau_goldens.json");
   const nlohmann::json goldens = nlohmann::json::parse(file);
