@@ -429,7 +429,10 @@ void bench_cross_entropy(benchmark::State& state) {
 void bench_adamw(benchmark::State& state, const StateFormat& format) {
   const std::int64_t count = shapes().update_parameters;
   const Operand master = vector_of(format.master == MasterFormat::fp32 ? kFp32 : kBf16, count);
-  const Operand exp_avg = vector_of(format.moments, count), exp_avg_sq = vector_of(format.moments, count);
+  const auto moment_of_adam = [&](Moment moment) {
+    return vector_of(kBf16, format.moment_bytes(moment, count) / size_of(kBf16));
+  };
+  const Operand exp_avg = moment_of_adam(Moment::exp_avg), exp_avg_sq = moment_of_adam(Moment::exp_avg_sq);
   const Operand gradient = vector_of(kBf16, count), parameter = vector_of(kBf16, count);
   const UpdateCoefficients step =
       coefficients({.policy = {.weight_decay = 0.1F}, .learning_rate = 1e-4F, .step = 10});
@@ -445,7 +448,7 @@ void bench_adamw(benchmark::State& state, const StateFormat& format) {
                               .moments = {exp_avg.matrix().data, exp_avg_sq.matrix().data},
                               .gradient = gradient.matrix().data,
                               .parameter = parameter.matrix().data};
-  measure_bytes(state, static_cast<double>(format.update_bytes(kBf16) * count), [&](Kernels& kernels) {
+  measure_bytes(state, static_cast<double>(format.update_bytes(kBf16, count)), [&](Kernels& kernels) {
     kernels.run(ParameterUpdate{.skip = skip.data(), .step = steps.data(), .state = all});
   });
 }
@@ -552,9 +555,9 @@ void register_all() {
   };
   add("adamw", adamw({}));
   add("adamw_split_master", adamw({.master = MasterFormat::split}));
-  add("adamw_bf16_moments", adamw({.moments = DType::bf16}));
+  add("adamw_bf16_moments", adamw({.moments = MomentFormat::bf16}));
   add("adamw_without_master", adamw({.master = MasterFormat::none}));
-  add("adamw_smallest_state", adamw({.master = MasterFormat::split, .moments = DType::bf16}));
+  add("adamw_smallest_state", adamw({.master = MasterFormat::split, .moments = MomentFormat::bf16}));
   add("sum_of_squares", bench_sum_of_squares);
   for (const std::int64_t columns : {shapes().hidden, shapes().down}) {
     const std::string name =

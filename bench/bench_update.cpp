@@ -1,5 +1,5 @@
 // AdamW, or another update rule, against a bare stream of the same bytes per parameter. For AdamW they are 28
-// with an fp32 master and fp32 moments, and 18 to 26 in the other formats. Master and moments are read and
+// with an fp32 master and fp32 moments, and 10.25 to 26 in the other formats. Master and moments are read and
 // written, the bf16 gradient is read, and the bf16 parameter is written. If the parameter is half of the
 // master it is read, too. Without a master there are gradient, parameter and moments.
 //
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <functional>
 #include <limits>
@@ -28,6 +29,7 @@
 
 #include "base/task_arena.h"
 #include "engine/run/execute/measure.h"
+#include "optim/moment_codes.h"
 #include "optim/optimizer_state.h"
 #include "optim/update_rule.h"
 
@@ -83,6 +85,19 @@ HWY_INLINE void store_words(hn::Vec<Words> words, T* to) {
   }
 }
 
+/// Reads and writes a block of codes.
+HWY_INLINE void stream_block(std::uint32_t zero, std::int64_t distance, std::uint8_t* block) {
+  const hn::ScalableTag<std::uint8_t> bytes;
+  if (distance > 0) hwy::Prefetch(block + coded_offset(distance));
+  const auto nothing = hn::BitCast(bytes, hn::Set(Words(), zero));
+  for (std::int64_t i = 0; i < kCodedBlock; i += static_cast<std::int64_t>(hn::Lanes(bytes)))
+    hn::StoreU(hn::Add(hn::LoadU(bytes, block + i), nothing), bytes, block + i);
+  std::uint32_t exponents = 0;
+  std::memcpy(&exponents, block + kCodedBlock, sizeof(exponents));
+  exponents += zero;
+  std::memcpy(block + kCodedBlock, &exponents, sizeof(exponents));
+}
+
 /// Each array is read and written like an update does, with as little arithmetic as keeps the compiler
 /// honest. Adding `zero` leaves the state as it is. REQUIRES: the stretch is a multiple of 64 elements,
 /// pointers are aligned to 64 bytes.
@@ -95,40 +110,55 @@ void stream_typed(const OptimizerState& state, std::uint32_t zero, std::int64_t 
     moments[k] = static_cast<Stored*>(state.of(moments_of(state.rule).at(k)));
   const auto* gradient = static_cast<const bfloat16*>(state.gradient);
   auto* parameter = static_cast<bfloat16*>(state.parameter);
+  constexpr bool kCoded = std::is_same_v<Stored, std::uint8_t>;
   const auto nothing = hn::Set(Words(), zero);
   for (std::int64_t i = 0; i < state.elements; i += static_cast<std::int64_t>(hn::Lanes(Words()))) {
+    if (kCoded && i % kCodedBlock == 0) {
+      for (Stored* moment : moments)
+        stream_block(zero, distance, reinterpret_cast<std::uint8_t*>(moment) + coded_offset(i));
+    }
     if (i % kPrefetchStep == 0) {
       prefetch(master + i, distance);
-      for (const Stored* moment : moments) prefetch(moment + i, distance);
+      for (const Stored* moment : moments)
+        if constexpr (!kCoded) prefetch(moment + i, distance);
       prefetch(gradient + i, distance);
       if constexpr (kSplit) prefetch(parameter + i, distance);
     }
     const auto g = hn::And(load_words(gradient + i), nothing);
     std::array<hn::Vec<Words>, moment_count> kept;
-    for (int k = 0; k < moment_count; ++k) kept[k] = hn::Add(load_words(moments[k] + i), nothing);
+    for (int k = 0; k < moment_count; ++k)
+      if constexpr (!kCoded) kept[k] = hn::Add(load_words(moments[k] + i), nothing);
     const auto p = hn::Add(load_words(master + i), g);
     auto out = hn::ShiftRight<16>(p);
     if constexpr (kSplit) out = hn::Add(load_words(parameter + i), g);
-    for (int k = 0; k < moment_count; ++k) store_words<false>(kept[k], moments[k] + i);
+    for (int k = 0; k < moment_count; ++k)
+      if constexpr (!kCoded) store_words<false>(kept[k], moments[k] + i);
     store_words<false>(p, master + i);
     if constexpr (!kOwn) store_words<!kSplit>(out, parameter + i);
   }
   hwy::FlushStream();
 }
 
+template <class Master, class Stored>
+void stream_moments(const OptimizerState& state, std::uint32_t zero, std::int64_t distance) {
+  switch (moments_of(state.rule).count()) {
+    case 0:
+      return stream_typed<0, Master, Stored>(state, zero, distance);
+    case 1:
+      return stream_typed<1, Master, Stored>(state, zero, distance);
+    case 3:
+      return stream_typed<3, Master, Stored>(state, zero, distance);
+    default:
+      return stream_typed<2, Master, Stored>(state, zero, distance);
+  }
+}
+
 void stream(const OptimizerState& state, std::uint32_t zero, std::int64_t distance) {
   with_state_types(state.precision, state.format,
                    [&]<class Master, class Stored>(auto, Master, Stored) HWY_ATTR {
-                     switch (moments_of(state.rule).count()) {
-                       case 0:
-                         return stream_typed<0, Master, Stored>(state, zero, distance);
-                       case 1:
-                         return stream_typed<1, Master, Stored>(state, zero, distance);
-                       case 3:
-                         return stream_typed<3, Master, Stored>(state, zero, distance);
-                       default:
-                         return stream_typed<2, Master, Stored>(state, zero, distance);
-                     }
+                     if (state.format.moments == MomentFormat::coded)
+                       return stream_moments<Master, std::uint8_t>(state, zero, distance);
+                     stream_moments<Master, Stored>(state, zero, distance);
                    });
 }
 
@@ -261,7 +291,8 @@ int main(int argc, char** argv) {
   for (const auto& [format, its_name] : {std::pair{strata::MasterFormat::fp32, "fp32"},
                                          {strata::MasterFormat::split, "split"},
                                          {strata::MasterFormat::none, "none"}}) {
-    for (const strata::DType moments : {strata::DType::fp32, strata::DType::bf16}) {
+    for (const strata::MomentFormat moments :
+         {strata::MomentFormat::fp32, strata::MomentFormat::bf16, strata::MomentFormat::coded}) {
       const std::string name =
           fmt::format("{}_against_stream/master_{}/moments_{}", word, its_name, strata::name_of(moments));
       benchmark::RegisterBenchmark(name.c_str(), strata::update_against_stream, elements, threads, seconds_of,

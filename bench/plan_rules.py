@@ -21,7 +21,9 @@ MODEL = {"architecture": "llama", "config": {
     "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
     "vocab_size": 128256, "tie_word_embeddings": False}}
 RULES = ({"type": "ademamix"}, {"type": "adamw"}, {"type": "muon"}, {"type": "lion"}, {"type": "sgd"})
-FORMATS = ({}, {"master": "split"}, {"master": "split", "moments": "bf16"}, {"master": "none"}, {"master": "none", "moments": "bf16"})
+FORMATS = (
+    {}, {"master": "split"}, {"master": "split", "moments": "bf16"}, {"master": "none"}, {"master": "none", "moments": "bf16"}, {"moments": "8bit"},
+    {"master": "split", "moments": "8bit"}, {"master": "none", "moments": "8bit"})
 # By name: what a driver, CUDA and a desktop leave of the card, and the part of the machine's products that the card has.
 CARDS = {"16 GB": ("14.5GiB", 0.6), "24 GB": ("22.5GiB", 1)}
 HOST = "60GiB"  # of 64, what a system leaves

@@ -57,7 +57,7 @@ AverageCoefficients average_coefficients(const AverageSettings& settings, std::i
 
 void average(const AverageCoefficients& step, const OptimizerState& state) {
   if (step.weight == 0 || state.of(Moment::ema) == nullptr) return;
-  if (state.format.average == DType::bf16) {
+  if (state.format.average == MomentFormat::bf16) {
     average_as<bfloat16>(step, state);
   } else {
     average_as<float>(step, state);

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "base/storage_type.h"
-#include "base/task_arena.h"
+#include "optim/state_parts.h"
 #include "optim/stochastic_rounding.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -106,9 +106,6 @@ namespace {
 
 HWY_EXPORT(mix_all);
 
-/// Elements of one task.
-constexpr std::int64_t kChunk = 64 * 1024;
-
 template <typename Precision, typename Stored>
 void mix_plainly(const MuonCoefficients& s, const OptimizerState& state, Precision* direction) {
   const auto* gradients = static_cast<const Precision*>(state.gradient);
@@ -128,21 +125,32 @@ void mix_plainly(const MuonCoefficients& s, const OptimizerState& state, Precisi
   }
 }
 
+/// Where the part's direction is.
+void* direction_of(const OptimizerState& part, const OptimizerState& state, void* direction) {
+  return static_cast<std::byte*>(direction) + (part.first - state.first) * size_of(state.precision);
+}
+
 }  // namespace
 
 void mix_momentum(const UpdateCoefficients& step, const OptimizerState& state, void* direction) {
-  for_ranges((state.elements + kChunk - 1) / kChunk, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    const std::int64_t first = begin * kChunk, last = std::min(end * kChunk, state.elements);
-    auto* part = static_cast<std::byte*>(direction) + first * size_of(state.precision);
-    HWY_DYNAMIC_DISPATCH(mix_all)(step.muon, state.part(first, last - first), part);
+  for_chunks(state, [&](const OptimizerState& chunk) {
+    with_decoded(chunk, Moments{kMixedMoment}, step.muon.rounding, MomentCoder(),
+                 [&](const OptimizerState& part) {
+                   HWY_DYNAMIC_DISPATCH(mix_all)(step.muon, part, direction_of(part, state, direction));
+                 });
   });
 }
 
 void mix_momentum_reference(const UpdateCoefficients& step, const OptimizerState& state, void* direction) {
-  with_state_types(state.precision, state.format,
-                   [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
-                     mix_plainly<Precision, Stored>(step.muon, state, static_cast<Precision*>(direction));
-                   });
+  with_decoded(state, Moments{kMixedMoment}, step.muon.rounding, kPlainCoder,
+               [&](const OptimizerState& part) {
+                 void* const of_part = direction_of(part, state, direction);
+                 with_state_types(
+                     part.precision, part.format,
+                     [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
+                       mix_plainly<Precision, Stored>(step.muon, part, static_cast<Precision*>(of_part));
+                     });
+               });
 }
 
 }  // namespace strata

@@ -7,16 +7,18 @@
 
 #include "base/dtype.h"
 #include "base/master_format.h"
+#include "base/moment_format.h"
 #include "base/storage_type.h"
+#include "optim/moment_codes.h"
 #include "optim/split_master.h"
 #include "optim/update_rule.h"
 
 namespace strata {
 
 struct StateFormat {
-  MasterFormat master = MasterFormat::fp32;  ///< REQUIRES for the others: precision bf16
-  DType moments = DType::fp32;               ///< of a rule: fp32, or bf16 with stochastic rounding
-  DType average = DType::fp32;               ///< of Moment::ema: as well
+  MasterFormat master = MasterFormat::fp32;   ///< REQUIRES for the others: precision bf16
+  MomentFormat moments = MomentFormat::fp32;  ///< of a rule
+  MomentFormat average = MomentFormat::fp32;  ///< of Moment::ema; REQUIRES: not coded
   Moments kept = moments_of(UpdateRule::adamw);
 
   constexpr bool is_own_master(DType precision) const {
@@ -30,30 +32,46 @@ struct StateFormat {
     if (is_own_master(precision)) return 0;
     return master == MasterFormat::split ? size_of(DType::bf16) : size_of(DType::fp32);
   }
-  constexpr DType dtype_of(Moment moment) const { return moment == Moment::ema ? average : moments; }
-  constexpr Bytes bytes_of(Moment moment) const { return size_of(dtype_of(moment)); }
-  /// Counts parameter, master and moments.
-  constexpr Bytes state_bytes(DType precision) const {
-    Bytes bytes = size_of(precision) + master_bytes(precision);
-    kept.for_each([&](Moment moment) { bytes += bytes_of(moment); });
+  constexpr MomentFormat format_of(Moment moment) const { return moment == Moment::ema ? average : moments; }
+  /// Of a moment of elements that begin with a block.
+  constexpr Bytes moment_bytes(Moment moment, std::int64_t elements) const {
+    switch (format_of(moment)) {
+      case MomentFormat::bf16:
+        return elements * size_of(DType::bf16);
+      case MomentFormat::coded:
+        return coded_bytes(elements);
+      default:
+        return elements * size_of(DType::fp32);
+    }
+  }
+  /// Where element `to` of a moment is, or its block, from where element `from` is, or its block. Both are
+  /// indices in the unit.
+  constexpr Bytes moment_offset(Moment moment, std::int64_t from, std::int64_t to) const {
+    if (format_of(moment) == MomentFormat::coded) return coded_offset(to) - coded_offset(from);
+    return moment_bytes(moment, to - from);
+  }
+  /// Counts parameter, master and moments of this number of parameters.
+  constexpr Bytes state_bytes(DType precision, std::int64_t parameters) const {
+    Bytes bytes = parameters * (size_of(precision) + master_bytes(precision));
+    kept.for_each([&](Moment moment) { bytes += moment_bytes(moment, parameters); });
     return bytes;
   }
-  /// What an update moves per parameter: the gradient and all state are read, all state is written. A rounded
-  /// copy of the master is only written.
-  constexpr Bytes update_bytes(DType precision) const {
+  /// What an update of this number of parameters moves: the gradient and all state are read, all state is
+  /// written. A rounded copy of the master is only written.
+  constexpr Bytes update_bytes(DType precision, std::int64_t parameters) const {
     const Bytes only_written = is_rounded_copy(precision) ? size_of(precision) : 0;
-    return size_of(precision) + 2 * state_bytes(precision) - only_written;
+    return parameters * (size_of(precision) - only_written) + 2 * state_bytes(precision, parameters);
   }
   friend bool operator==(const StateFormat&, const StateFormat&) = default;
 };
 
 /// body(Precision(), Master(), Moment()) for the C++ types that a state is stored in; returns what it
-/// returns.
+/// returns. Codes of moments have no type: they become floats before they are computed with.
 template <typename Body>
 decltype(auto) with_state_types(DType precision, const StateFormat& format, const Body& body) {
   const auto with_moments = [&](auto of_precision, auto master) -> decltype(auto) {
-    return format.moments == DType::bf16 ? body(of_precision, master, bfloat16())
-                                         : body(of_precision, master, float());
+    return format.moments == MomentFormat::bf16 ? body(of_precision, master, bfloat16())
+                                                : body(of_precision, master, float());
   };
   if (format.master == MasterFormat::split) return with_moments(bfloat16(), Remainder());
   if (format.master == MasterFormat::none) return with_moments(bfloat16(), bfloat16());

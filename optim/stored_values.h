@@ -6,21 +6,24 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "optim/moment_codes.h"
 #include "optim/packing.h"
 #include "optim/split_master.h"
 #include "optim/state_format.h"
 
 namespace strata {
 
-enum class StoredAs : std::uint8_t { floats, bf16, fp16, split_masters, packed };
+enum class StoredAs : std::uint8_t { floats, bf16, fp16, split_masters, packed, coded };
 
 /// A flat array in host memory.
 struct StoredValues {
   StoredAs as = StoredAs::floats;
-  const void* values = nullptr;         ///< floats, bf16 or fp16 values, Remainders, or a packed part
+  const void* values =
+      nullptr;  ///< floats, bf16 or fp16 values, Remainders, a packed part, or blocks of codes
   const bfloat16* parameter = nullptr;  ///< of split masters: their high halves
   const Packing* packing = nullptr;     ///< of a packed part, and its number
   std::size_t part = 0;
+  MomentCodes codes = {};  ///< of a coded moment
 
   /// Elements [first, first + count): floats where they are, others in `memory`. REQUIRES: that has room for
   /// them.
@@ -36,6 +39,8 @@ struct StoredValues {
       widen(static_cast<const bfloat16*>(values));
     } else if (as == StoredAs::fp16) {
       widen(static_cast<const float16*>(values));
+    } else if (as == StoredAs::coded) {
+      decode_moment(codes, static_cast<const std::byte*>(values), first, out);
     } else if (as == StoredAs::packed) {
       read_packed(*packing, part, static_cast<const std::byte*>(values), first, out);
     } else {

@@ -11,17 +11,13 @@
 #include "base/nth.h"
 #include "base/random.h"
 #include "base/storage_type.h"
-#include "base/task_arena.h"
 #include "optim/average.h"
+#include "optim/state_parts.h"
 #include "optim/stochastic_rounding.h"
 #include "optim/update_kernel.h"
 
 namespace strata {
 namespace {
-
-/// Elements of one task: 1.75 MiB of traffic, long enough to hide the scheduler, short enough to balance
-/// threads.
-constexpr std::int64_t kChunk = 64 * 1024;
 
 /// From here on a step's state does not fit the private caches, and writing the parameter past them wins.
 constexpr std::int64_t kStreamFrom = 256 * 1024;
@@ -266,14 +262,13 @@ void update(const UpdateCoefficients& step, const OptimizerState& state,
             const AverageCoefficients& averaged) {
   assert(state.format.master == MasterFormat::fp32 || state.precision == DType::bf16);
   const bool stream = state.elements >= kStreamFrom;
-  for_ranges((state.elements + kChunk - 1) / kChunk, 1,
-             [&](std::int64_t first_chunk, std::int64_t last_chunk, int) {
-               const std::int64_t first = first_chunk * kChunk;
-               const std::int64_t last = std::min(last_chunk * kChunk, state.elements);
-               const OptimizerState chunk = state.part(first, last - first);
-               update_kernel(step, chunk, stream);
-               average(averaged, chunk);
-             });
+  const std::uint32_t rounding =
+      with_rule(state.rule, [&]<UpdateRule rule>(RuleConstant<rule>) { return step.of<rule>().rounding; });
+  for_chunks(state, [&](const OptimizerState& chunk) {
+    with_decoded(chunk, stepped_moments(state.rule), rounding, MomentCoder(),
+                 [&](const OptimizerState& part) { update_kernel(step, part, stream); });
+    average(averaged, chunk);
+  });
 }
 
 void round_masters(const OptimizerState& state) {
@@ -287,10 +282,14 @@ void round_masters(const OptimizerState& state) {
 void update_reference(const UpdateCoefficients& step, const OptimizerState& state,
                       const AverageCoefficients& averaged) {
   with_rule(state.rule, [&]<UpdateRule rule>(RuleConstant<rule>) {
-    with_state_types(state.precision, state.format,
-                     [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
-                       update_plainly<rule, Precision, Master, Stored>(step, state);
-                     });
+    with_decoded(state, stepped_moments(rule), step.of<rule>().rounding, kPlainCoder,
+                 [&](const OptimizerState& part) {
+                   with_state_types(
+                       part.precision, part.format,
+                       [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
+                         update_plainly<rule, Precision, Master, Stored>(step, part);
+                       });
+                 });
   });
   average(averaged, state);
 }

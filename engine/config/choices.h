@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/master_format.h"
+#include "base/moment_format.h"
 #include "base/schedule_type.h"
 #include "engine/config/words.h"
 
@@ -154,10 +155,16 @@ struct Words<MasterFormat> {
   static constexpr std::array<std::string_view, 3> list = {"fp32", "split", "none"};
 };
 
-/// How fp32 moments are stored: optim/state_format.h.
-enum class MomentFormat : std::uint8_t { fp32, bf16 };
 template <>
 struct Words<MomentFormat> {
+  static constexpr std::array list = {name_of(MomentFormat::fp32), name_of(MomentFormat::bf16),
+                                      name_of(MomentFormat::coded)};
+};
+
+/// How moving averages are stored. One changes by less than 8 bits can hold.
+enum class AverageFormat : std::uint8_t { fp32, bf16 };
+template <>
+struct Words<AverageFormat> {
   static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
 };
 

@@ -11,7 +11,7 @@ namespace strata {
 struct EmaSection {
   double decay = 0;        ///< 0: there are none
   std::int64_t every = 1;  ///< updates
-  MomentFormat format = MomentFormat::fp32;
+  AverageFormat format = AverageFormat::fp32;
   friend bool operator==(const EmaSection&, const EmaSection&) = default;
 };
 

@@ -168,17 +168,19 @@ void add_optimizer(std::vector<Key>& keys) {
                          "fp32 masters; use fp32 with any other precision",
                          word_of(c.optimizer.master));
       });
-  require(
-      section.add<Word<MomentFormat>>("moments", &S::moments, "",
-                                      "How moments, or the momentum buffer, are kept. bf16: rounded at "
-                                      "random by train.seed, so that the mean is right. That is 2 bytes per "
-                                      "parameter less for each. Results are near those of fp32, not equal."),
-      {"optimizer.type", "optimizer.momentum"}, [](const RunConfig& c) -> std::string {
-        const bool keeps_any = c.optimizer.type != sgd || momentum_of(c.optimizer) > 0;
-        return keeps_any || c.optimizer.moments == S().moments
-                   ? ""
-                   : "sgd without optimizer.momentum keeps no moments; leave it out, or give a momentum";
-      });
+  require(section.add<Word<MomentFormat>>(
+              "moments", &S::moments, "",
+              "How moments, or the momentum buffer, are kept. bf16: rounded at "
+              "random by train.seed, so that the mean is right. That is 2 bytes per "
+              "parameter less for each. 8bit: floats of 8 bits that share "
+              "exponents, rounded at random as well. That is 2.94 bytes per parameter less for each. "
+              "Results are near those of fp32, not equal."),
+          {"optimizer.type", "optimizer.momentum"}, [](const RunConfig& c) -> std::string {
+            const bool keeps_any = c.optimizer.type != sgd || momentum_of(c.optimizer) > 0;
+            return keeps_any || c.optimizer.moments == S().moments
+                       ? ""
+                       : "sgd without optimizer.momentum keeps no moments; leave it out, or give a momentum";
+          });
 }
 
 std::string check_points(const std::vector<SchedulePoint>& points) {

@@ -359,7 +359,7 @@ void add_ema(std::vector<Key>& keys) {
   require(section.add<Integer<std::int64_t>>("every", &S::every, "updates",
                                              "Updates from one average to the next.", at_least_one),
           {"train.ema.decay"}, belongs_beside(&RunConfig::ema, &S::decay, "train.ema.decay", &S::every));
-  require(section.add<Word<MomentFormat>>(
+  require(section.add<Word<AverageFormat>>(
               "format", &S::format, "",
               "How averages are kept: fp32, or bf16, which is rounded at random by train.seed."),
           {"train.ema.decay"}, belongs_beside(&RunConfig::ema, &S::decay, "train.ema.decay", &S::format));

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
+#include "optim/moment_codes.h"
+
 namespace strata {
 
 bool keeps(const Model& model, const TensorSpec& tensor, StateKey key) {
@@ -21,6 +24,8 @@ Stretch kept_stretch(const Model& model, const Unit& unit, StateKey key) {
     if (is_last) end = tensor.offset + tensor.elements;
   }
   if (is_last) end = unit.elements;
+  first -= first % kCodedBlock;
+  end = std::min(align_up(end, kCodedBlock), unit.elements);
   return {first, end - first};
 }
 

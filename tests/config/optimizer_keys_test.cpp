@@ -143,7 +143,7 @@ TEST(MasterFormats, ThatAreSmallAreRefusedWithAnyPrecisionButBf16) {
   EXPECT_THAT(refusal(kMinimal + "optimizer: {master: bf16}\n"),
               HasSubstr("expected fp32 or split or none, found 'bf16'"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {moments: fp16}\n"),
-              HasSubstr("expected fp32 or bf16, found 'fp16'"));
+              HasSubstr("expected fp32 or bf16 or 8bit, found 'fp16'"));
 }
 
 TEST(OptimizerType, RefusesKeysOfOthers) {
@@ -208,6 +208,18 @@ TEST(OptimizerType, GivesItsDefaultsAndTakesItsKeys) {
   EXPECT_EQ(epsilon_of(rmsprop), 1e-6);
   for (const char* type : {"lion", "rmsprop", "adagrad"})
     EXPECT_EQ(optimizer_of(fmt::format("type: {}, moments: bf16", type)).moments, MomentFormat::bf16);
+  for (const char* type : {"adamw", "ademamix", "lion", "muon"})
+    EXPECT_EQ(optimizer_of(fmt::format("type: {}, moments: 8bit", type)).moments, MomentFormat::coded);
+}
+
+TEST(OptimizerType, AnswersEightBitOptimizersOfOtherToolsWithTheFormatOfMoments) {
+  for (const char* type : {"adamw_8bit", "paged_adamw_8bit", "adamw_bnb_8bit"}) {
+    EXPECT_THAT(refusal(kMinimal + fmt::format("optimizer: {{type: {}}}\n", type)),
+                HasSubstr("write adamw, with optimizer.moments: 8bit"));
+  }
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {moments: int8}\n"), HasSubstr("write 8bit"));
+  EXPECT_THAT(refusal(kMinimal + "train.ema: {decay: 0.9, format: 8bit}\n"),
+              HasSubstr("expected fp32 or bf16"));
 }
 
 TEST(Muon, HasAMomentumAndAdamWBesideIt) {

@@ -29,7 +29,7 @@ namespace {
 
 using test::kBf16Moments;
 using test::kEveryStateType;
-using test::kSmallest;
+using test::kSmallNone;
 using test::kSplit;
 using test::StateTypes;
 
@@ -50,16 +50,32 @@ struct Stretch {
         elements(elements),
         master(random_operand(1, types.format.master == MasterFormat::fp32 ? DType::fp32 : DType::bf16, 1,
                               length())),
-        exp_avg(random_operand(2, types.format.moments, 1, length(), 0, 0.1F)),
-        exp_avg_sq(random_operand(3, types.format.moments, 1, length(), 0, 0.01F)),
-        exp_avg_slow(random_operand(7, types.format.moments, 1, length(), 0, 0.1F)),
+        exp_avg(moment(2, MomentCodes::with_sign, 0.1F)),
+        exp_avg_sq(moment(3, MomentCodes::squares, 0.01F)),
+        exp_avg_slow(moment(7, MomentCodes::with_sign, 0.1F)),
         gradient(random_operand(4, types.precision, 1, length())),
         parameter(random_operand(5, types.precision, 1, length())),
-        ema(random_operand(6, types.format.average, 1, length())) {
-    for (std::int64_t i = 0; i < length(); ++i) exp_avg_sq.set(0, i, std::abs(exp_avg_sq.at(0, i)));
-  }
+        ema(random_operand(6, stored_dtype(types.format.average), 1, length())) {}
 
   std::int64_t length() const { return first + elements + 9; }
+
+  static DType stored_dtype(MomentFormat format) {
+    return format == MomentFormat::bf16 ? DType::bf16 : DType::fp32;
+  }
+
+  /// Blocks of codes look like fp32 numbers.
+  OperandMemory moment(std::uint64_t seed, MomentCodes codes, float deviation) const {
+    const OperandMemory values = random_operand(seed, DType::fp32, 1, length(), 0, deviation);
+    const std::vector<std::byte> stored = test::stored_moment(
+        types.format.moments, codes, static_cast<std::size_t>(length()), [&](std::size_t i) {
+          const float value = values.at(0, static_cast<std::int64_t>(i));
+          return codes == MomentCodes::squares ? std::abs(value) : value;
+        });
+    const DType dtype = stored_dtype(types.format.moments);
+    OperandMemory result = random_operand(seed, dtype, 1, std::ssize(stored) / size_of(dtype));
+    std::ranges::copy(stored, result.bytes().begin());
+    return result;
+  }
 
   /// `place` says where the update finds an operand's memory.
   template <typename Place>
@@ -213,7 +229,7 @@ TEST_P(OptimizerKernels, UpdatesGiveTheReferenceBitsAtEverySizeAndAlignmentAndTo
 
 TEST_P(OptimizerKernels, AveragesHaveTheReferenceBitsInEveryFormat) {
   for (const StateTypes& each : test::kEveryFormat) {
-    for (const DType average : {DType::fp32, DType::bf16}) {
+    for (const MomentFormat average : {MomentFormat::fp32, MomentFormat::bf16}) {
       StateTypes types = each;
       types.format.average = average;
       types.format.kept = moments_of(types.rule) | Moments{Moment::ema};
@@ -231,7 +247,7 @@ TEST_P(OptimizerKernels, AveragesHaveTheReferenceBitsInEveryFormat) {
 
 TEST_P(OptimizerKernels, AdamWKeepsMomentsThatAreNotFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const StateFormat& format : {kBf16Moments, kSmallest}) {
+  for (const StateFormat& format : {kBf16Moments, kSmallNone}) {
     Stretch stretch(0, 64, {DType::bf16, format});
     for (std::int64_t i = 0; i < stretch.elements; ++i) {
       stretch.exp_avg.set(0, i, i % 2 == 0 ? -kInfinity : std::numeric_limits<float>::quiet_NaN());

@@ -31,7 +31,7 @@ class RunsOnDirtyMemory : public ::testing::Test {
   static std::string state_hash(const RunConfig& config, bool dirty) {
     const DirtyMemory memory(dirty);
     QueuedDevice device({.threads = 2, .link = {}});  // the host cannot write its memory
-    const std::string hash = run(config, {.device = &device}).result.state_hash;
+    std::string hash = run(config, {.device = &device}).result.state_hash;
     EXPECT_EQ(run(config).result.state_hash, hash) << "dirty: " << dirty;
     return hash;
   }
@@ -62,7 +62,7 @@ TEST_F(RunsOnDirtyMemory, LeaveTheSameBitsInEveryFormatOfTheState) {
   for (const auto& [precision, master, moments] :
        {Formats{DType::fp32}, Formats{DType::fp16},
         Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16},
-        Formats{DType::bf16, MasterFormat::none}}) {
+        Formats{DType::bf16, MasterFormat::none, MomentFormat::coded}}) {
     config_.train.precision = precision;
     config_.optimizer.master = master;
     config_.optimizer.moments = moments;

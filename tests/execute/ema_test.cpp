@@ -42,7 +42,7 @@ class EmaRun : public ::testing::Test {
     std::vector<RunConfig> all(kUpdateRules.size());
     std::ranges::transform(kUpdateRules, all.begin(), [&](UpdateRule rule) { return config(rule); });
     for (const MasterFormat master : {MasterFormat::fp32, MasterFormat::split, MasterFormat::none}) {
-      for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16}) {
+      for (const AverageFormat format : {AverageFormat::fp32, AverageFormat::bf16}) {
         all.push_back(config());
         all.back().optimizer.master = master;
         all.back().ema.format = format;

@@ -30,7 +30,7 @@ constexpr Arithmetic kSplitMaster = {DType::bf16, Recompute::full, 0, MasterForm
 constexpr Arithmetic kSmallSplitState = {DType::bf16, Recompute::full, 1, MasterFormat::split,
                                          MomentFormat::bf16};
 constexpr Arithmetic kSmallestState = {DType::bf16, Recompute::automatic, 0, MasterFormat::none,
-                                       MomentFormat::bf16};
+                                       MomentFormat::coded};
 constexpr Arithmetic kWithBf16Moments = {DType::fp32, Recompute::full, 0, MasterFormat::fp32,
                                          MomentFormat::bf16};
 

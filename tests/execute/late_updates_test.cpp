@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(LateArithmetic{DType::bf16}, LateArithmetic{DType::bf16, Order::microbatch_major},
                       LateArithmetic{DType::fp32}, LateArithmetic{DType::fp16, Order::microbatch_major},
                       LateArithmetic{DType::bf16, Order::layer_major, MasterFormat::split,
-                                     MomentFormat::bf16},
+                                     MomentFormat::coded},
                       LateArithmetic{DType::bf16, Order::layer_major, MasterFormat::none}),
     [](const auto& info) {
       return std::string(name_of(info.param.precision)) +

@@ -67,27 +67,26 @@ TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
     MasterFormat master = MasterFormat::fp32;
     MomentFormat moments = MomentFormat::fp32;
   };
-  for (const auto& [precision, master, moments] :
-       {Formats{DType::bf16}, Formats{DType::fp32}, Formats{DType::fp16},
-        Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16},
-        Formats{DType::bf16, MasterFormat::none}}) {
+  for (const Formats& formats : {Formats{DType::bf16}, Formats{DType::fp32}, Formats{DType::fp16},
+                                 Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16},
+                                 Formats{DType::bf16, MasterFormat::none, MomentFormat::coded}}) {
     RunConfig config = tiny_run(first_.path());
-    config.train.precision = precision;
-    config.optimizer.master = master;
-    config.optimizer.moments = moments;
+    config.train.precision = formats.precision;
+    config.optimizer.master = formats.master;
+    config.optimizer.moments = formats.moments;
     config.train.validate_every = 2;
     config.train.validation_batches = 2;
     const std::string expected = run(config).result.state_hash;
 
     config = spilling_run(folders(), config);
     config.memory.nvme_engine = GetParam().engine;
-    config.memory.nvme_verify = precision == DType::fp32;
+    config.memory.nvme_verify = formats.precision == DType::fp32;
     const Bytes smallest = smallest_host_bytes(config);
     const auto expect_equal = [&](const char* what) {
       for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
         config.plan.lanes = lanes;
         const RunOutcome outcome = run(config);
-        EXPECT_EQ(outcome.result.state_hash, expected) << what << ", " << name_of(precision);
+        EXPECT_EQ(outcome.result.state_hash, expected) << what << ", " << name_of(formats.precision);
         EXPECT_GT(outcome.plan.training().moved(Link::nvme_read), 0) << what;
         EXPECT_LE(outcome.plan.arena_bytes(Tier::host), *config.memory.host);
         expect_the_plan_was_exact(outcome);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "engine/config/run_config.h"
@@ -151,15 +152,16 @@ TEST_F(RanksOfAnyStage, HaveTheSameBits) {
 }
 
 TEST_F(RanksOfAnyStage, KeepsSmallStateAndReducesInBf16WithTheBitsOfEveryPlacement) {
-  for (const auto& [reduce, master] :
-       {std::pair{ReduceDtype::fp32, MasterFormat::none}, {ReduceDtype::bf16, MasterFormat::split}}) {
+  for (const auto& [reduce, master, moments] :
+       {std::tuple{ReduceDtype::fp32, MasterFormat::none, MomentFormat::coded},
+        std::tuple{ReduceDtype::bf16, MasterFormat::split, MomentFormat::bf16}}) {
     for (const int stage : {1, 3}) {
       RunConfig config = this->config({.stage = stage, .ranks = 3});
       config.train.steps = 3;
       config.train.precision = DType::bf16;
       config.parallel.reduce_dtype = reduce;
       config.optimizer.master = master;
-      config.optimizer.moments = MomentFormat::bf16;
+      config.optimizer.moments = moments;
       const std::vector<RunOutcome> resident = run_ranks(config, 3);
       const std::vector<RunOutcome> hosted = run_ranks(placed(config, Where::host), 3);
       EXPECT_EQ(hosted[0].result.state_hash, resident[0].result.state_hash);

@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(
         ::testing::Values(SavedArithmetic{DType::bf16, true}, SavedArithmetic{DType::bf16, false},
                           SavedArithmetic{DType::fp32, false}, SavedArithmetic{DType::fp16, true},
-                          SavedArithmetic{DType::bf16, true, MasterFormat::split, MomentFormat::bf16},
+                          SavedArithmetic{DType::bf16, true, MasterFormat::split, MomentFormat::coded},
                           SavedArithmetic{DType::bf16, true, MasterFormat::none}),
         ::testing::ValuesIn(places())),
     [](const auto& info) {

@@ -30,9 +30,10 @@ constexpr Format kSplitFormat = {MasterFormat::split, MomentFormat::fp32};
 constexpr Format kBf16MomentsFormat = {MasterFormat::fp32, MomentFormat::bf16};
 constexpr Format kNoMasterFormat = {MasterFormat::none, MomentFormat::fp32};
 constexpr Format kSmallSplitFormat = {MasterFormat::split, MomentFormat::bf16};
-constexpr Format kSmallestFormat = {MasterFormat::none, MomentFormat::bf16};
-constexpr std::array kFormats = {kPlainFormat,    kSplitFormat,      kBf16MomentsFormat,
-                                 kNoMasterFormat, kSmallSplitFormat, kSmallestFormat};
+constexpr Format kCodedMomentsFormat = {MasterFormat::fp32, MomentFormat::coded};
+constexpr Format kSmallestFormat = {MasterFormat::none, MomentFormat::coded};
+constexpr std::array kFormats = {kPlainFormat,      kSplitFormat,        kBf16MomentsFormat, kNoMasterFormat,
+                                 kSmallSplitFormat, kCodedMomentsFormat, kSmallestFormat};
 
 RunConfig with_format(RunConfig config, const Format& format) {
   config.optimizer.master = format.master;
@@ -42,7 +43,7 @@ RunConfig with_format(RunConfig config, const Format& format) {
 
 // Invariant (StateFormatOfARun.*): The state's format is exact or reproducible.
 TEST(StateFormatOfARun, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
-  for (const Format& format : {kBf16MomentsFormat, kSmallSplitFormat, kSmallestFormat}) {
+  for (const Format& format : {kBf16MomentsFormat, kSmallSplitFormat, kCodedMomentsFormat, kSmallestFormat}) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     const std::string straight = run(config).result.state_hash;
@@ -73,7 +74,8 @@ TEST(StateFormatOfARun, IsNoPartOfACheckpoint) {
     const std::string saved = run(config).result.state_hash;
     for (const Format& to : kFormats) {
       const bool keeps_masters = to.master != MasterFormat::none || format.master == MasterFormat::none;
-      const bool keeps_moments = to.moments == MomentFormat::fp32 || format.moments == MomentFormat::bf16;
+      // Each holds the numbers of those with fewer bits.
+      const bool keeps_moments = to.moments <= format.moments;
       EXPECT_EQ(hash_when_loaded(config, to) == saved, keeps_masters && keeps_moments);
     }
     RunConfig further =
@@ -90,7 +92,7 @@ TEST(StateFormatOfARun, MovesItsBytesPerParameterToAndFromDrives) {
   };
   for (const auto& [format, of_master, of_moment] :
        {Case{kPlainFormat, 4, 4}, Case{kSplitFormat, 2, 4}, Case{kSmallSplitFormat, 2, 2},
-        Case{kNoMasterFormat, 0, 4}, Case{kSmallestFormat, 0, 2}}) {
+        Case{kNoMasterFormat, 0, 4}, Case{{MasterFormat::none, MomentFormat::bf16}, 0, 2}}) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     config.model.config["hidden_size"] = 64;
@@ -120,7 +122,8 @@ TEST(StateFormatOfARun, ChangesLittleOfWhatItLearns) {
   RunConfig config = tiny_run(folder.path());
   config.train.steps = 60;
   const TrainResult plain = run(config).result;
-  for (const Format& format : {kSplitFormat, kBf16MomentsFormat, kNoMasterFormat, kSmallestFormat}) {
+  for (const Format& format :
+       {kSplitFormat, kBf16MomentsFormat, kNoMasterFormat, kCodedMomentsFormat, kSmallestFormat}) {
     const TrainResult result = run(with_format(config, format)).result;
     double distance = 0;
     for (std::size_t step = 0; step < plain.steps.size(); ++step)

@@ -245,7 +245,7 @@ TEST_P(TensorGroupsOf, HaveTheSameBitsInEveryStageOnRanks) {
 INSTANTIATE_TEST_SUITE_P(Arithmetics, TensorGroupsOf,
                          ::testing::Values(GroupArithmetic{DType::bf16}, GroupArithmetic{DType::fp32, 0},
                                            GroupArithmetic{DType::bf16, 0, MasterFormat::split,
-                                                           MomentFormat::bf16},
+                                                           MomentFormat::coded},
                                            GroupArithmetic{DType::fp16}));
 
 /// Groups are no part of the state.

@@ -43,13 +43,13 @@ struct Way {
 /// The smallest form of a rule's state.
 constexpr Way smallest(UpdateRule rule) {
   const bool keeps_moments = moments_of(rule).count() > 0;
-  return {rule, DType::bf16, MasterFormat::none, keeps_moments ? MomentFormat::bf16 : MomentFormat::fp32};
+  return {rule, DType::bf16, MasterFormat::none, keeps_moments ? MomentFormat::coded : MomentFormat::fp32};
 }
 
 std::string name_of(const Way& way) {
   return fmt::format("{}_{}{}{}{}", name_of(way.rule), name_of(way.precision),
                      nth(std::array{"", "_split", "_without_master"}, way.master),
-                     way.moments == MomentFormat::bf16 ? "_bf16_moments" : "",
+                     nth(std::array{"", "_bf16_moments", "_8bit_moments"}, way.moments),
                      way.clip_norm > 0 ? "" : "_unclipped");
 }
 
@@ -142,6 +142,7 @@ TEST_F(UpdateRuleRun, DiffersFromThoseOfOtherRules) {
 TEST_F(UpdateRuleRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
   if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
   using enum UpdateRule;
+  constexpr Bytes kCoded = 1;  // and the groups' exponents
   // Master, if there is one beside the parameter, and moments.
   const std::vector<std::pair<Way, std::vector<Bytes>>> cases = {
       {{sgd}, {4}},
@@ -149,16 +150,17 @@ TEST_F(UpdateRuleRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
       {smallest(sgd), {}},
       {{sgd_momentum}, {4, 4}},
       {{sgd_momentum, DType::fp32}, {4}},
-      {smallest(sgd_momentum), {2}},
+      {smallest(sgd_momentum), {kCoded}},
       {{lion}, {4, 4}},
-      {smallest(lion), {2}},
+      {smallest(lion), {kCoded}},
       {{rmsprop}, {4, 4}},
       {{rmsprop_momentum}, {4, 4, 4}},
       {{rmsprop_momentum, DType::fp32}, {4, 4}},
-      {smallest(rmsprop_momentum), {2, 2}},
+      {{rmsprop_momentum, DType::bf16, MasterFormat::none, MomentFormat::bf16}, {2, 2}},
+      {smallest(rmsprop_momentum), {kCoded, kCoded}},
       {{adagrad}, {4, 4}},
       {{ademamix}, {4, 4, 4, 4}},
-      {smallest(ademamix), {2, 2, 2}},
+      {smallest(ademamix), {kCoded, kCoded, kCoded}},
   };
   for (const auto& [way, sizes] : cases) {
     SCOPED_TRACE(name_of(way));
@@ -169,13 +171,21 @@ TEST_F(UpdateRuleRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
     config.memory.optimizer_state = TierChoice::nvme;
     const RunOutcome outcome = run(config);
     expect_the_plan_was_exact(outcome);
-    Bytes expected = 0, per_parameter = size_of(way.precision);
-    for (const Bytes size : sizes) per_parameter += size;
-    for (const Unit& unit : test::model_of(config).units)
-      for (const Bytes size : sizes) expected += align_up(unit.elements * size, kBufferAlignment);
+    const auto bytes_of = [](Bytes size, std::int64_t elements) {
+      return size == kCoded ? coded_bytes(elements) : size * elements;
+    };
+    Bytes expected = 0, per_block = size_of(way.precision) * kCodedBlock;
+    for (const Bytes size : sizes) per_block += bytes_of(size, kCodedBlock);
+    const Strategy& strategy = outcome.plan.only().strategy;
+    for (const Unit& unit : test::model_of(config).units) {
+      for (const Piece& piece : state_pieces(unit.elements, strategy)) {
+        const std::int64_t count = piece.is_all() ? unit.elements : piece.count;
+        for (const Bytes size : sizes) expected += align_up(bytes_of(size, count), kBufferAlignment);
+      }
+    }
     EXPECT_EQ(outcome.plan.training().moved(Link::nvme_read), expected);
     EXPECT_EQ(outcome.plan.training().moved(Link::nvme_write), expected);
-    EXPECT_EQ(outcome.plan.only().strategy.state_format.state_bytes(way.precision), per_parameter);
+    EXPECT_EQ(strategy.state_format.state_bytes(way.precision, kCodedBlock), per_block);
   }
 }
 

@@ -116,7 +116,7 @@ TEST(Average, InBf16KeepsItsMeanAndHasTheSameBitsInParts) {
     const AverageCoefficients step = average_coefficients(slow, number, 1);
     average(step, exact.state());
     OptimizerState state = exact.state();
-    state.format.average = DType::bf16;
+    state.format.average = MomentFormat::bf16;
     state.of(Moment::ema) = rounded.data();
     average(step, state);
     state.of(Moment::ema) = in_parts.data();

@@ -33,7 +33,8 @@ struct Momentum {
   Momentum(const StateTypes& types, std::size_t elements) : types(types) {
     const CounterRandom random(7, 1);
     fill(gradient, types.precision, elements, [&](std::size_t i) { return random.normal(2 * i); });
-    fill(buffer, types.format.moments, elements, [&](std::size_t i) { return random.normal(2 * i + 1); });
+    buffer = test::stored_moment(types.format.moments, MomentCodes::with_sign, elements,
+                                 [&](std::size_t i) { return random.normal(2 * i + 1); });
     fill(direction, types.precision, elements, [](std::size_t) { return -1.0F; });
   }
 
@@ -58,7 +59,7 @@ struct Momentum {
                             .gradient = offset(gradient, types.precision, first),
                             .unit = 7,
                             .first = static_cast<std::int64_t>(first)};
-    state.of(kMixedMoment) = offset(buffer, types.format.moments, first);
+    state.of(kMixedMoment) = buffer.data() + types.format.moment_offset(kMixedMoment, 0, state.first);
     return state;
   }
   void* direction_from(std::size_t first) { return offset(direction, types.precision, first); }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -50,14 +52,19 @@ UpdatePolicy policy_of(const nlohmann::json& golden) {
 /// Weights in fp32, and moments that begin as zeros.
 class Trained {
  public:
-  Trained(const UpdatePolicy& policy, double learning_rate, std::vector<float> weights)
-      : policy_(policy), learning_rate_(learning_rate), weights_(std::move(weights)) {
-    for (std::vector<float>& moment : moments_) moment.resize(weights_.size());
+  Trained(const UpdatePolicy& policy, double learning_rate, std::vector<float> weights,
+          MomentFormat format = MomentFormat::fp32)
+      : policy_(policy), learning_rate_(learning_rate), weights_(std::move(weights)), format_(format) {
+    for (const Moment moment : kMoments) {
+      moments_[moment] = test::stored_moment(format, codes_of(moment), weights_.size(),
+                                             [](std::size_t /*any*/) { return 0.0F; });
+    }
   }
 
   void step(const std::vector<float>& gradient) {
     OptimizerState state = {.rule = policy_.rule,
                             .precision = DType::fp32,
+                            .format = {.moments = format_},
                             .elements = std::ssize(weights_),
                             .master = weights_.data(),
                             .gradient = gradient.data()};
@@ -67,13 +74,16 @@ class Trained {
 
   std::int64_t steps() const { return steps_; }
   const std::vector<float>& weights() const { return weights_; }
-  const std::vector<float>& moment(Moment moment) const { return moments_[moment]; }
+  std::vector<float> moment(Moment moment) const {
+    return test::moment_values(format_, codes_of(moment), moments_[moment], weights_.size());
+  }
 
  private:
   UpdatePolicy policy_;
   double learning_rate_;
   std::vector<float> weights_;
-  EnumArray<Moment, std::vector<float>> moments_;
+  MomentFormat format_;
+  EnumArray<Moment, std::vector<std::byte>> moments_;
   std::int64_t steps_ = 0;
 };
 
@@ -122,6 +132,36 @@ TEST(RuleGoldens, AreWhatEachRuleGives) {
         // A mean of gradients may come near to zero by chance.
         expect_near(trained.moment(*moment), bits, test::holds_squares(*moment) ? 0 : 1e-3F);
       }
+    }
+  }
+}
+
+/// Of a way to where weights are, how far off its end is.
+double error_of_way(const std::vector<float>& from, const std::vector<float>& to,
+                    const std::vector<float>& expected) {
+  double error = 0, way = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    error += std::pow(to[i] - expected[i], 2);
+    way += std::pow(expected[i] - from[i], 2);
+  }
+  return std::sqrt(error / way);
+}
+
+TEST(RuleGoldens, AreNearlyWhatRulesGiveWithMomentsOfFewerBits) {
+  const nlohmann::json goldens = read_goldens();
+  const std::vector<std::vector<float>> gradients = gradients_in(goldens);
+  const std::vector<float> start = floats_of_bits(goldens.at("weights"));
+  for (const nlohmann::json& golden : goldens.at("rules")) {
+    const UpdatePolicy policy = policy_of(golden);
+    if (moments_of(policy.rule).count() == 0) continue;
+    const nlohmann::json& last = golden.at("shown").back();
+    for (const auto& [format, bound] :
+         {std::pair{MomentFormat::bf16, 0.02}, std::pair{MomentFormat::coded, 0.1}}) {
+      Trained trained(policy, golden.at("learning_rate"), start, format);
+      for (const std::vector<float>& gradient : gradients) trained.step(gradient);
+      const double error = error_of_way(start, trained.weights(), floats_of_bits(last.at("weights")));
+      EXPECT_LT(error, bound) << name_of(policy.rule) << ", moments " << name_of(format);
+      EXPECT_GT(error, 0) << name_of(policy.rule);
     }
   }
 }

@@ -78,7 +78,7 @@ TEST(Bf16Moments, FollowAConstantGradientWhereRoundingToNearestWouldStop) {
   std::vector<float> master(kElements), gradient(kElements, 1);
   std::vector<bfloat16> exp_avg(kElements), exp_avg_sq(kElements);
   const OptimizerState state = {.precision = DType::fp32,
-                                .format = {.moments = DType::bf16},
+                                .format = {.moments = MomentFormat::bf16},
                                 .elements = kElements,
                                 .master = master.data(),
                                 .moments = {exp_avg.data(), exp_avg_sq.data()},

@@ -20,9 +20,12 @@ namespace strata {
 namespace {
 
 using test::kBf16Moments;
+using test::kCodedMoments;
+using test::kCodedSplit;
 using test::kEveryStateType;
 using test::kNoMaster;
 using test::kSmallest;
+using test::kSmallNone;
 using test::kSmallSplit;
 using test::kSplit;
 using test::StateTypes;
@@ -50,22 +53,23 @@ struct Buffers {
 
   Buffers(const StateTypes& types, std::size_t elements) : types(types) {
     with_state_types(
-        types.precision, types.format,
-        [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) {
+        types.precision, types.format, [&]<class Precision, class Master>(Precision, Master, auto) {
           fill<Master>(master, elements, [](std::size_t i) {
             if constexpr (std::is_same_v<Master, Remainder>)
               return split_master(normal(4 * i)).remainder;
             else
               return Master(normal(4 * i));
           });
-          fill<Moment>(exp_avg, elements, [](std::size_t i) { return Moment(0.1F * normal(4 * i + 1)); });
-          fill<Moment>(exp_avg_slow, elements,
-                       [](std::size_t i) { return Moment(0.1F * normal(4 * i + 9)); });
-          fill<Moment>(exp_avg_sq, elements,
-                       [](std::size_t i) { return Moment(std::abs(0.01F * normal(4 * i + 2))); });
           fill<Precision>(gradient, elements, [](std::size_t i) { return Precision(normal(4 * i + 3)); });
           fill<Precision>(parameter, elements, [](std::size_t i) { return Precision(normal(4 * i)); });
         });
+    const auto moment = [&](MomentCodes codes, const auto& value) {
+      return test::stored_moment(types.format.moments, codes, elements, value);
+    };
+    exp_avg = moment(MomentCodes::with_sign, [](std::size_t i) { return 0.1F * normal(4 * i + 1); });
+    exp_avg_slow = moment(MomentCodes::with_sign, [](std::size_t i) { return 0.1F * normal(4 * i + 9); });
+    exp_avg_sq =
+        moment(MomentCodes::squares, [](std::size_t i) { return std::abs(0.01F * normal(4 * i + 2)); });
   }
 
   template <class T, class Value>
@@ -151,7 +155,8 @@ TEST_P(UpdatesOnEachTarget, GivesTheReferenceBitsForStreamedSizesAtAnyAlignment)
   for (std::size_t first : {0, 1, 16}) expect_reference_bits(kBf16, first, kLarge);
   for (std::size_t first : {0, 3}) expect_reference_bits(kFp16, first, kLarge);
   for (const UpdateRule rule : kUpdateRules) {
-    for (const StateFormat& format : {kSplit, kNoMaster, kBf16Moments, kSmallSplit, kSmallest})
+    for (const StateFormat& format :
+         {kSplit, kNoMaster, kBf16Moments, kSmallSplit, kSmallNone, kCodedMoments, kCodedSplit, kSmallest})
       expect_reference_bits({DType::bf16, format, rule}, 3, kLarge);
     if (rule != UpdateRule::adamw) expect_reference_bits({DType::bf16, {}, rule}, 1, kLarge);
   }
@@ -179,7 +184,7 @@ TEST(Updates, AnySplitGivesTheSameBits) {
   std::vector<StateTypes> all = {kBf16};
   for (const UpdateRule rule : kUpdateRules) {
     all.push_back({DType::bf16, kSmallSplit, rule});
-    all.push_back({DType::bf16, kSmallest, rule});
+    all.push_back({DType::bf16, kSmallNone, rule});
   }
   for (const StateTypes& types : all) {
     Buffers whole(types, kLarge), split(types, kLarge);
@@ -192,6 +197,26 @@ TEST(Updates, AnySplitGivesTheSameBits) {
     }
     update(step, split.state(first, kLarge - first));
     expect_same_bits(whole, split);
+  }
+}
+
+// Invariant of numbers (Updates.*): Codes of moments lie in blocks of 64 elements. Any split between blocks
+// gives the same bits, and an update of a part of a block keeps the others' numbers or rounds them again.
+TEST(Updates, OfCodedMomentsGiveTheSameBitsIfTheyAreSplitBetweenBlocks) {
+  for (const UpdateRule rule : kUpdateRules) {
+    for (const StateFormat& format : {kCodedMoments, kCodedSplit, kSmallest}) {
+      const StateTypes types = {DType::bf16, format, rule};
+      Buffers whole(types, kLarge), split(types, kLarge);
+      const UpdateCoefficients step = step_of(rule);
+      update(step, whole.state(0, kLarge));
+      std::size_t first = 0;
+      for (std::size_t blocks : {1, 13, 1562}) {
+        update(step, split.state(first, blocks * kCodedBlock));
+        first += blocks * kCodedBlock;
+      }
+      update(step, split.state(first, kLarge - first));
+      expect_same_bits(whole, split);
+    }
   }
 }
 
@@ -223,8 +248,8 @@ TEST(AdamW, WithoutAMasterMovesTheParameterByItsStepInTheMean) {
 }
 
 TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
-  for (const StateTypes& types :
-       {kFp32, StateTypes{DType::bf16, kSmallSplit}, StateTypes{DType::bf16, kSmallest}}) {
+  for (const StateTypes& types : {kFp32, StateTypes{DType::bf16, kSmallSplit},
+                                  StateTypes{DType::bf16, kSmallNone}, StateTypes{DType::bf16, kSmallest}}) {
     Buffers one(types, kLarge), three(types, kLarge);
     TaskArena(1).execute([&] { update(coefficients(kStep), one.state(0, kLarge)); });
     TaskArena(3).execute([&] { update(coefficients(kStep), three.state(0, kLarge)); });
@@ -490,6 +515,7 @@ void expect_same_values(const std::vector<std::byte>& a, const std::vector<std::
 TEST_P(UpdatesOnEachTarget, AnElementThatIsNotFiniteLeavesItsNeighboursBits) {
   constexpr std::size_t kElements = 64;
   for (const StateTypes& types : kEveryStateType) {
+    if (types.format.moments == MomentFormat::coded) continue;  // neighbours share an exponent
     with_state_types(
         types.precision, types.format,
         [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) {

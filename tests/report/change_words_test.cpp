@@ -54,6 +54,8 @@ TEST(ChangeWords, TellApartWhatAChangeDoesToResults) {
       {.settings = {"optimizer.master=none", "optimizer.moments=bf16"}, .effect = ChangeEffect::learning});
   EXPECT_THAT(of_two, HasSubstr("It changes what is learned: there are no master weights"));
   EXPECT_THAT(of_two, HasSubstr("; moments are rounded"));
+  EXPECT_THAT(words({.settings = {"optimizer.moments=8bit"}, .effect = ChangeEffect::learning}),
+              HasSubstr("moments are kept in 8 bits"));
   EXPECT_THAT(words({.effect = ChangeEffect::machine, .link = 2}),
               HasSubstr("a machine whose link between host and device is 2 times as fast"));
   EXPECT_THAT(words({.effect = ChangeEffect::machine, .drive = 2}), HasSubstr("nvme_read_bytes_per_second"));

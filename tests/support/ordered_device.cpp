@@ -52,8 +52,7 @@ class Operands {
     const bool is_own_master = state.precision == DType::fp32;
     add(state.master,
         state.elements * (is_own_master ? size_of(DType::fp32) : state.format.master_bytes(state.precision)));
-    state.moments.for_each(
-        [&](Moment key, const void* moment) { add(moment, state.elements * state.format.bytes_of(key)); });
+    state.moments.for_each([&](Moment key, const void* moment) { add(moment, state.moment_bytes(key)); });
     add(state.gradient, state.elements * size_of(state.precision));
     add(state.parameter, state.elements * size_of(state.precision));
   }

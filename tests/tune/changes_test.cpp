@@ -102,9 +102,10 @@ TEST(Changes, ThatMakeARunFitSetBothFormatsOfTheStateTogetherToo) {
     const std::vector<Change> changes = smaller_changes({config_of(text)}, {});
     return std::ranges::count(changes, std::string("optimizer.master optimizer.moments"), &Change::kind);
   };
-  EXPECT_EQ(pairs("train: {precision: bf16}\n"), 1);
+  EXPECT_EQ(pairs("train: {precision: bf16}\n"), 2);
   EXPECT_EQ(pairs("train: {precision: fp32}\n"), 0);
-  EXPECT_EQ(pairs("train: {precision: bf16}\noptimizer: {moments: bf16}\n"), 0);
+  EXPECT_EQ(pairs("train: {precision: bf16}\noptimizer: {moments: bf16}\n"), 1);
+  EXPECT_EQ(pairs("train: {precision: bf16}\noptimizer: {moments: 8bit}\n"), 0);
   EXPECT_EQ(pairs("train: {precision: bf16}\noptimizer: {master: split}\n"), 0);
 }
 

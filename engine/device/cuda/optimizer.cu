@@ -12,6 +12,7 @@
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
 #include "engine/device/state_calls.h"
+#include "optim/moment_codes.h"
 #include "optim/stochastic_rounding.h"
 
 namespace strata {
@@ -233,19 +234,26 @@ void launch_runs(const CudaContext& context, const Types& x, bool aligned, void 
          context.stream, x);
 }
 
+/// Without moments.
+template <typename Types, typename Coefficients>
+Types update_of(const ParameterUpdate& call, const Coefficients& step) {
+  const OptimizerState& state = call.state;
+  return {.skip = call.skip,
+          .step = &step,
+          .master = static_cast<decltype(Types::master)>(state.master),
+          .moments = {},
+          .gradient = static_cast<decltype(Types::gradient)>(state.gradient),
+          .parameter = static_cast<decltype(Types::parameter)>(state.parameter),
+          .elements = state.elements,
+          .unit = state.unit,
+          .first = static_cast<std::uint32_t>(state.first)};
+}
+
 template <int count, typename Precision, typename Master, typename Stored, typename Coefficients>
 void update_of_types(const CudaContext& context, const ParameterUpdate& call, const Coefficients& step) {
   using Types = Update<Coefficients, count, Precision, Master, Stored>;
   const OptimizerState& state = call.state;
-  Types x = {.skip = call.skip,
-             .step = &step,
-             .master = static_cast<Master*>(state.master),
-             .moments = {},
-             .gradient = static_cast<const Precision*>(state.gradient),
-             .parameter = static_cast<Precision*>(state.parameter),
-             .elements = state.elements,
-             .unit = state.unit,
-             .first = static_cast<std::uint32_t>(state.first)};
+  auto x = update_of<Types>(call, step);
   constexpr int kRun = Types::kRun;
   bool aligned = is_aligned<kRun>(x.master) && is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.parameter);
   const Moments stepped = stepped_moments(state.rule);
@@ -254,6 +262,104 @@ void update_of_types(const CudaContext& context, const ParameterUpdate& call, co
     aligned = aligned && is_aligned<kRun>(x.moments[k]);
   }
   launch_runs(context, x, aligned, update_kernel<kRun, Types>, update_kernel<1, Types>);
+}
+
+/// Moments in codes, and the stretch of their elements that a kernel changes.
+template <int moment_count>
+struct CodedMoments {
+  static constexpr int count = moment_count;
+  std::uint8_t* blocks[count];  ///< those that the elements lie in
+  MomentCodes codes[count];
+  std::int64_t before;    ///< elements of the first block that lie before the stretch
+  std::int64_t elements;  ///< of the stretch
+  std::uint32_t unit, first;
+
+  CodedMoments(const OptimizerState& state, Moments moments)
+      : before(state.first % kCodedBlock),
+        elements(state.elements),
+        unit(state.unit),
+        first(static_cast<std::uint32_t>(state.first)) {
+    for (int k = 0; k < count; ++k) {
+      blocks[k] = static_cast<std::uint8_t*>(state.of(moments.at(k)));
+      codes[k] = codes_of(moments.at(k));
+    }
+  }
+  __host__ __device__ std::int64_t in_blocks() const {
+    return divide_rounding_up(before + elements, kCodedBlock) * kCodedBlock;
+  }
+  unsigned thread_blocks() const {
+    return static_cast<unsigned>(divide_rounding_up(in_blocks(), kUpdateThreads));
+  }
+};
+
+__device__ float decode(MomentCodes codes, std::uint8_t code, std::uint32_t exponent) {
+  return codes == MomentCodes::squares ? decode_number<MomentCodes::squares>(code, exponent)
+                                       : decode_number<MomentCodes::with_sign>(code, exponent);
+}
+
+__device__ std::uint8_t encode(MomentCodes codes, float value, std::uint32_t exponent, std::uint32_t random) {
+  return codes == MomentCodes::squares ? encode_number<MomentCodes::squares>(value, exponent, random)
+                                       : encode_number<MomentCodes::with_sign>(value, exponent, random);
+}
+
+/// The largest magnitude of a group, whose elements neighbouring lanes have; infinite or NaN if one is.
+__device__ float largest_of_group(float value) {
+  std::uint32_t largest = std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
+  for (int distance = static_cast<int>(kCodedGroup) / 2; distance > 0; distance /= 2)
+    largest = std::max(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+  return std::bit_cast<float>(largest);
+}
+
+/// A thread's element of whole blocks: change(its index in the stretch, its random word, its moments) if it
+/// lies in that. All threads of a block must call this.
+template <typename Moments, typename Change>
+__device__ void change_moments(const Moments& x, std::uint32_t rounding, const Change& change) {
+  const std::int64_t at = std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x, i = at - x.before;
+  const bool is_there = at < x.in_blocks();
+  const std::int64_t code = coded_offset(at) + at % kCodedBlock;
+  const std::int64_t exponent = coded_offset(at) + kCodedBlock + at % kCodedBlock / kCodedGroup;
+  float values[Moments::count] = {};
+#pragma unroll
+  for (int k = 0; k < Moments::count; ++k)
+    if (is_there) values[k] = decode(x.codes[k], x.blocks[k][code], x.blocks[k][exponent]);
+  const std::uint32_t random =
+      mix_bits(rounding_key(rounding, x.unit) + x.first + static_cast<std::uint32_t>(i));
+  if (i >= 0 && i < x.elements) change(i, random, values);
+#pragma unroll
+  for (int k = 0; k < Moments::count; ++k) {
+    const std::uint32_t of_group = group_exponent(largest_of_group(values[k]));
+    if (!is_there) continue;
+    x.blocks[k][code] = encode(x.codes[k], values[k], of_group, random_half(random, k));
+    if (at % kCodedGroup == 0) x.blocks[k][exponent] = static_cast<std::uint8_t>(of_group);
+  }
+}
+
+/// What of a state is not coded. Types: an Update.
+template <typename Types, typename Coded>
+__global__ void __launch_bounds__(kUpdateThreads) coded_update_kernel(Types x, Coded moments) {
+  if (*x.skip != 0) {
+    const std::int64_t i = std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x;
+    if (i < x.elements) round_run<1>(x, i);
+    return;
+  }
+  const auto& s = *x.step;
+  change_moments(moments, s.rounding, [&](std::int64_t i, std::uint32_t random, float* values) {
+    typename Types::Parameter parameter = {};
+    if constexpr (Types::kSplit) parameter = x.parameter[i];
+    float master = load_master(x.master[i], parameter);
+    update_element<Types::count>(s, to_float(x.gradient[i]), master, values);
+    store_master(master, random, x.master[i], parameter);
+    if constexpr (Types::kParameter) x.parameter[i] = parameter;
+  });
+}
+
+template <int count, typename Precision, typename Master, typename Coefficients>
+void update_coded(const CudaContext& context, const ParameterUpdate& call, const Coefficients& step) {
+  const OptimizerState& state = call.state;
+  const auto x = update_of<Update<Coefficients, count, Precision, Master, float>>(call, step);
+  const CodedMoments<count> moments(state, stepped_moments(state.rule));
+  launch(coded_update_kernel<decltype(x), decltype(moments)>, dim3(moments.thread_blocks()),
+         dim3(kUpdateThreads), 0, context.stream, x, moments);
 }
 
 template <typename Master, typename Stored>
@@ -299,7 +405,7 @@ void average_of_types(const CudaContext& context, const ParameterUpdate& call) {
 
 void average_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
   const auto with_master = [&](auto master) {
-    if (call.state.format.average == DType::bf16) {
+    if (call.state.format.average == MomentFormat::bf16) {
       average_of_types<decltype(master), bfloat16>(context, call);
     } else {
       average_of_types<decltype(master), float>(context, call);
@@ -328,7 +434,16 @@ struct Momentum {
   std::uint32_t unit, first;  ///< name the random bits
 };
 
-/// Elements [first, first + run), as mix_momentum() of optim/momentum.h has them.
+/// As mix_momentum() of optim/momentum.h: changes the buffer, and gives the direction.
+template <typename Precision>
+__device__ Precision mix_element(const MuonCoefficients& s, Precision stored_gradient, float& buffer) {
+  const float gradient = __fmul_rn(to_float(stored_gradient), s.gradient_scale);
+  buffer = __fadd_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(gradient, buffer)));
+  const float direction = __fsub_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(buffer, gradient)));
+  return from_float<Precision>(__fdiv_rn(direction, s.gradient_scale));
+}
+
+/// Elements [first, first + run).
 template <int run, typename Types>
 __device__ void mix_run(const Types& x, std::int64_t first) {
   const auto& s = *x.step;
@@ -338,17 +453,22 @@ __device__ void mix_run(const Types& x, std::int64_t first) {
       rounding_key(s.rounding, x.unit) + x.first + static_cast<std::uint32_t>(first);
 #pragma unroll
   for (int i = 0; i < run; ++i) {
-    const float gradient = __fmul_rn(to_float(gradients.values[i]), s.gradient_scale);
     float buffer = to_float(buffers.values[i]);
-    buffer = __fadd_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(gradient, buffer)));
-    const float direction = __fsub_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(buffer, gradient)));
-    gradients.values[i] =
-        from_float<std::remove_cvref_t<decltype(*x.direction)>>(__fdiv_rn(direction, s.gradient_scale));
+    gradients.values[i] = mix_element(s, gradients.values[i], buffer);
     store_moment(buffer, random_half(mix_bits(counter + static_cast<std::uint32_t>(i)), 0),
                  buffers.values[i]);
   }
   store_run(gradients, x.direction + first);
   store_run(buffers, x.buffer + first);
+}
+
+/// Moments has one, and x has another place for it.
+template <typename Types, typename Coded>
+__global__ void __launch_bounds__(kUpdateThreads) coded_momentum_kernel(Types x, Coded moments) {
+  if (*x.skip != 0) return;
+  change_moments(moments, x.step->rounding, [&](std::int64_t i, std::uint32_t /*random*/, float* buffer) {
+    x.direction[i] = mix_element(*x.step, x.gradient[i], *buffer);
+  });
 }
 
 /// `run`: Types::kRun if every array is aligned for it, or 1.
@@ -364,18 +484,33 @@ __global__ void __launch_bounds__(kUpdateThreads) momentum_kernel(Types x) {
   }
 }
 
+/// Without the buffer.
+template <typename Types>
+Types momentum_of(const MomentumMix& call) {
+  const OptimizerState& state = call.state;
+  return {.skip = call.skip,
+          .step = &call.step->muon,  // only an address, in the device's memory
+          .gradient = static_cast<decltype(Types::gradient)>(state.gradient),
+          .direction = static_cast<decltype(Types::direction)>(call.direction.data),
+          .buffer = nullptr,
+          .elements = state.elements,
+          .unit = state.unit,
+          .first = static_cast<std::uint32_t>(state.first)};
+}
+
+template <typename Precision>
+void mix_coded(const CudaContext& context, const MomentumMix& call) {
+  const auto x = momentum_of<Momentum<Precision, float>>(call);
+  const CodedMoments<1> moments(call.state, Moments{kMixedMoment});
+  launch(coded_momentum_kernel<decltype(x), CodedMoments<1>>, dim3(moments.thread_blocks()),
+         dim3(kUpdateThreads), 0, context.stream, x, moments);
+}
+
 template <typename Precision, typename Stored>
 void mix_of_types(const CudaContext& context, const MomentumMix& call) {
   using Types = Momentum<Precision, Stored>;
-  const OptimizerState& state = call.state;
-  const Types x = {.skip = call.skip,
-                   .step = &call.step->muon,  // only an address, in the device's memory
-                   .gradient = static_cast<const Precision*>(state.gradient),
-                   .direction = static_cast<Precision*>(call.direction.data),
-                   .buffer = static_cast<Stored*>(state.of(Moment::momentum_buffer)),
-                   .elements = state.elements,
-                   .unit = state.unit,
-                   .first = static_cast<std::uint32_t>(state.first)};
+  auto x = momentum_of<Types>(call);
+  x.buffer = static_cast<Stored*>(call.state.of(kMixedMoment));
   constexpr int kRun = Types::kRun;
   const bool aligned =
       is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.direction) && is_aligned<kRun>(x.buffer);
@@ -507,6 +642,10 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
       using Stored = std::conditional_t<kCount == 0, float, decltype(moment)>;
       // Only an address, in the device's memory.
       const auto& step = call.step->template of<decltype(rule)::value>();
+      if constexpr (kCount > 0 && std::is_same_v<Stored, float>) {
+        if (call.state.format.moments == MomentFormat::coded)
+          return update_coded<kCount, decltype(precision), decltype(master)>(context, call, step);
+      }
       update_of_types<kCount, decltype(precision), decltype(master), Stored>(context, call, step);
     });
   });
@@ -516,10 +655,13 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
 void run_on_cuda(const CudaContext& context, const MomentumMix& call) {
   if (call.state.elements == 0) return;
   with_storage_type(call.state.precision, [&](auto precision) {
-    if (call.state.format.moments == DType::bf16) {
-      mix_of_types<decltype(precision), bfloat16>(context, call);
-    } else {
-      mix_of_types<decltype(precision), float>(context, call);
+    switch (call.state.format.moments) {
+      case MomentFormat::fp32:
+        return mix_of_types<decltype(precision), float>(context, call);
+      case MomentFormat::bf16:
+        return mix_of_types<decltype(precision), bfloat16>(context, call);
+      case MomentFormat::coded:
+        return mix_coded<decltype(precision)>(context, call);
     }
   });
 }

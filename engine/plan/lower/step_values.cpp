@@ -52,7 +52,9 @@ std::vector<StatePiece> state_of(const Model& model, const Unit& unit, Tier tier
       const std::int64_t kept =
           most_kept(unit, kept_stretch(model, unit, key_of(moment)), piece, count, strategy.mesh);
       if (kept == 0) return;
-      made.moments.push_back({moment, value(name_of(moment), element_type(format.dtype_of(moment)), kept)});
+      const ElementType type = element_type(format.format_of(moment));
+      const Bytes bytes = format.moment_bytes(moment, kept);
+      made.moments.push_back({moment, value(name_of(moment), type, bytes / size_of(type))});
     });
   }
   return state;

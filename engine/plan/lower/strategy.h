@@ -51,6 +51,7 @@ struct Mesh {
   std::int64_t gathered_elements(std::int64_t elements) const { return shard * shard_elements(elements); }
 
   static constexpr std::int64_t kShardAlignment = 64;
+  static_assert(kShardAlignment % kCodedBlock == 0, "a block of a coded moment lies in one shard");
 };
 
 /// Kinds that stay on the device from their first use to their last, however little is left for others.

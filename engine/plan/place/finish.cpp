@@ -88,7 +88,7 @@ ModelPlan finish(Placement best, const MemoryRequest& memory, const Model& model
   const DType precision = plan.strategy.precision;
   plan.state_bytes = plan.trained_parameters * (size_of(precision) + format.master_bytes(precision));
   format.kept.for_each([&](Moment moment) {
-    plan.state_bytes += parameters_keeping(model, moment) * format.bytes_of(moment);
+    plan.state_bytes += format.moment_bytes(moment, parameters_keeping(model, moment));
   });
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     if (!plan.strategy.has(static_cast<std::int32_t>(u))) continue;

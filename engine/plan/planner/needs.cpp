@@ -23,10 +23,11 @@ StepNeeds needs_of(const ModelPlan& plan, const MachineRates& rates) {
   const Bytes read = plan.training.moved(Link::nvme_read), written = plan.training.moved(Link::nvme_write);
   const StateFormat& format = plan.strategy.state_format;
   // Not all parameters keep each moment of the format.
-  const Bytes missing =
-      plan.trained_parameters * format.state_bytes(plan.strategy.precision) - plan.state_bytes;
-  const double update_bytes = static_cast<double>(format.update_bytes(plan.strategy.precision)) -
-                              2 * static_cast<double>(missing) / static_cast<double>(plan.trained_parameters);
+  const std::int64_t parameters = plan.trained_parameters;
+  const Bytes missing = format.state_bytes(plan.strategy.precision, parameters) - plan.state_bytes;
+  const double update_bytes =
+      static_cast<double>(format.update_bytes(plan.strategy.precision, parameters) - 2 * missing) /
+      static_cast<double>(parameters);
   // If cores copy, the device's memory is the host's.
   const auto updated = static_cast<double>(rates.cores_copy ? plan.updated_parameters : plan.host_parameters);
   return {.compute = seconds_of_passes(plan, rates),

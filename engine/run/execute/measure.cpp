@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
+#include "optim/state_parts.h"
 #include "optim/update.h"
 
 namespace strata {
@@ -80,26 +81,33 @@ HostUpdate::HostUpdate(std::int64_t parameters, UpdateRule rule, const StateForm
     : state_{.rule = rule, .precision = DType::bf16, .format = format, .elements = parameters} {
   constexpr Bytes kElement = size_of(DType::bf16);
   state_.format.kept = moments_of(rule);
-  arena_ = Arena(parameters * (kElement + state_.format.state_bytes(DType::bf16)) + 5 * 16 * kPhase);
+  arena_ =
+      Arena(parameters * kElement + state_.format.state_bytes(DType::bf16, parameters) + 5 * 16 * kPhase);
   std::byte* next = arena_.data();
-  const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element + kPhase); };
+  const auto take_bytes = [&](Bytes bytes) { return std::exchange(next, next + bytes + kPhase); };
+  const auto take = [&](Bytes element) { return take_bytes(parameters * element); };
   const bool is_own_master = format.is_own_master(DType::bf16);
   state_.master = take(is_own_master ? kElement : format.master_bytes(DType::bf16));
-  state_.format.kept.for_each([&](Moment moment) { state_.of(moment) = take(format.bytes_of(moment)); });
+  state_.format.kept.for_each(
+      [&](Moment moment) { state_.of(moment) = take_bytes(format.moment_bytes(moment, parameters)); });
   state_.parameter = is_own_master ? state_.master : take(kElement);
   auto* gradient = reinterpret_cast<bfloat16*>(take(kElement));
   state_.gradient = gradient;
+  const auto value_of = [](std::int64_t i) { return static_cast<float>(i % 1013) * 1e-3F - 0.5F; };
+  const auto square_of = [&](std::int64_t i) { return 0.01F * value_of(i) * value_of(i); };  // not negative
   with_state_types(DType::bf16, format, [&]<typename Master, typename Stored>(auto, Master, Stored) {
-    for_ranges(parameters, 64 * 1024, [&](std::int64_t first, std::int64_t last, int) {
-      const auto value_of = [](std::int64_t i) { return static_cast<float>(i % 1013) * 1e-3F - 0.5F; };
-      for (std::int64_t i = first; i < last; ++i) {
-        static_cast<bfloat16*>(state_.parameter)[i] = gradient[i] = bfloat16(value_of(i));
-        static_cast<Master*>(state_.master)[i] = Master(value_of(i));
+    for_chunks(state_, [&](const OptimizerState& part) {
+      for (std::int64_t i = 0; i < part.elements; ++i) {
+        static_cast<bfloat16*>(part.parameter)[i] = gradient[part.first + i] =
+            bfloat16(value_of(part.first + i));
+        static_cast<Master*>(part.master)[i] = Master(value_of(part.first + i));
       }
-      state_.format.kept.for_each([&](Moment moment) {
-        auto* stored = static_cast<Stored*>(state_.of(moment));
-        // Squares are not negative.
-        for (std::int64_t i = first; i < last; ++i) stored[i] = Stored(0.01F * value_of(i) * value_of(i));
+      with_decoded(part, part.format.kept, 0, MomentCoder(), [&](const OptimizerState& decoded) {
+        part.format.kept.for_each([&](Moment moment) {
+          auto* stored = static_cast<Stored*>(decoded.of(moment));
+          for (std::int64_t i = 0; i < decoded.elements; ++i)
+            stored[i] = Stored(square_of(decoded.first + i));
+        });
       });
     });
   });
@@ -127,7 +135,7 @@ void HostUpdate::run() const {
 }
 
 double HostUpdate::bytes() const {
-  return static_cast<double>(state_.elements * state_.format.update_bytes(state_.precision));
+  return static_cast<double>(state_.format.update_bytes(state_.precision, state_.elements));
 }
 
 }  // namespace strata

@@ -35,8 +35,7 @@ void Meter::touch(const OptimizerState& state) {
   const bool is_own_master = state.format.is_own_master(state.precision);
   touch_all(state.master,
             is_own_master ? size_of(state.precision) : state.format.master_bytes(state.precision));
-  state.moments.for_each(
-      [&](Moment key, const void* moment) { touch_all(moment, state.format.bytes_of(key)); });
+  state.moments.for_each([&](Moment key, const void* moment) { touch(moment, state.moment_bytes(key)); });
   touch_all(state.gradient, size_of(state.precision));
   touch_all(state.parameter, size_of(state.precision));
 }

@@ -39,6 +39,8 @@ StoredAs stored_as(ElementType type) {
       return StoredAs::split_masters;
     case ElementType::packed:
       return StoredAs::packed;
+    case ElementType::coded:
+      return StoredAs::coded;
     default:
       throw std::logic_error(fmt::format("no state is stored as {}", name_of(type)));
   }
@@ -179,6 +181,14 @@ std::span<float> RunState::values_of(std::int64_t elements) {
   return span_of(reinterpret_cast<float*>(values_.data()), elements);
 }
 
+/// How a place stores its values; valid until the next call. Split masters lack their high halves, and packed
+/// parameters their packing.
+StoredValues RunState::stored_values(const StateEntry& place) {
+  StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
+  if (const std::optional<Moment> moment = moment_of(place.part)) stored.codes = codes_of(*moment);
+  return stored;
+}
+
 /// The values of all pieces of what this rank holds, and of them those that it saves.
 std::span<const float> RunState::read_pieces(std::size_t unit, StateKey key) {
   const FlatRange range = saved(unit, key), mine = held(unit, key);
@@ -193,7 +203,7 @@ std::span<const float> RunState::read_pieces(std::size_t unit, StateKey key) {
     std::transform(high, high + mine.count, values.begin(), [](bfloat16 half) { return float(half); });
   for (const StateEntry& place : places) {
     const std::span<float> part = part_of(place, values);
-    StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
+    const StoredValues stored = stored_values(place);
     if (is_split) {
       const auto* low = static_cast<const Remainder*>(stored.values);
       std::transform(part.begin(), part.end(), low, part.begin(),
@@ -208,7 +218,7 @@ std::span<const float> RunState::read_pieces(std::size_t unit, StateKey key) {
 std::span<const float> RunState::read(std::size_t unit, StateKey key) {
   const StateEntry& place = places_[unit].of(key).front();
   if (!place.piece.is_all()) return read_pieces(unit, key);
-  StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
+  StoredValues stored = stored_values(place);
   // On the nvme tier both halves are staged where one update has them, so that neither is in the other's
   // place.
   if (stored.as == StoredAs::split_masters)
@@ -221,15 +231,33 @@ std::span<const float> RunState::read(std::size_t unit, StateKey key) {
   return stored.read(range.first - held(unit, key).first, range.count, memory);
 }
 
+template <typename Fill>
+void RunState::fill(BufferId id, const Fill& fill) {
+  if (std::byte* data = address(id)) return fill(data);
+  const std::span<std::byte> bytes = stage(id, stored_);
+  fill(bytes.data());
+  write(id, bytes);
+}
+
 template <typename Stored, typename Convert>
 void RunState::store(BufferId id, std::span<const float> values, const Convert& convert) {
-  std::byte* data = address(id);
-  const std::span<std::byte> bytes = data != nullptr ? span_of(data, buffer(id).bytes) : stage(id, stored_);
-  auto* stored = reinterpret_cast<Stored*>(bytes.data());
-  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
-    std::transform(values.data() + first, values.data() + last, stored + first, convert);
+  fill(id, [&](std::byte* bytes) {
+    auto* stored = reinterpret_cast<Stored*>(bytes);
+    for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+      std::transform(values.data() + first, values.data() + last, stored + first, convert);
+    });
   });
-  if (data == nullptr) write(id, bytes);
+}
+
+void RunState::store_coded(const StateEntry& place, std::span<const float> values) {
+  const MomentCodes codes = codes_of(*moment_of(place.part));
+  fill(place.buffer, [&](std::byte* blocks) {
+    const std::int64_t all = std::ssize(values);
+    for_ranges((all + kPiece - 1) / kPiece, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      const std::int64_t first = begin * kPiece, last = std::min(end * kPiece, all);
+      encode_moment(codes, slice(values, first, last - first), blocks + coded_offset(first));
+    });
+  });
 }
 
 Packing RunState::packing_of(std::size_t unit, Flat flat) const {
@@ -271,6 +299,7 @@ void RunState::store_packed(const StateEntry& place, Flat flat, std::span<const 
 }
 
 void RunState::store(const StateEntry& place, std::span<const float> values, const ReadTensor& read_tensor) {
+  if (place.type == ElementType::coded) return store_coded(place, values);
   const bool is_packed = place.type == ElementType::packed;
   with_storage_type(is_packed ? plan_.strategy.precision : dtype_of(place.type), [&]<typename T>(T) {
     const auto rounded = [](float value) { return T(value); };

@@ -95,10 +95,14 @@ class RunState {
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
   /// The contents of a buffer. They are read into `memory` if the host cannot address the buffer.
   std::span<const std::byte> read(BufferId id, Arena& memory);
+  StoredValues stored_values(const StateEntry& place);
   /// Memory for values that are stored otherwise, or in pieces.
   std::span<float> values_of(std::int64_t elements);
   std::span<const float> read_pieces(std::size_t unit, StateKey key);
-  /// Writes a buffer of `convert`ed values, wherever it lives.
+  /// fill(its bytes) writes all of a buffer, wherever it lives.
+  template <typename Fill>
+  void fill(BufferId id, const Fill& fill);
+  /// Writes a buffer of `convert`ed values.
   template <typename Stored, typename Convert>
   void store(BufferId id, std::span<const float> values, const Convert& convert);
   /// How one of a unit's flat parameters is packed, and the part of it that this rank has.
@@ -108,7 +112,8 @@ class RunState {
   template <typename Stored, typename Convert>
   void store_packed(const StateEntry& place, Flat flat, std::span<const float> values, const Convert& convert,
                     const ReadTensor& read_tensor = {});
-  /// Rounded to the place's type, or to the run's precision and packed.
+  void store_coded(const StateEntry& place, std::span<const float> values);
+  /// Rounded to the place's type, coded, or rounded to the run's precision and packed.
   void store(const StateEntry& place, std::span<const float> values, const ReadTensor& read_tensor = {});
   /// `whole` is what is_whole copies get.
   void write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard);

@@ -128,6 +128,8 @@ void add_formats(Collector& changes) {
   }
   if (run.optimizer.moments == MomentFormat::fp32)
     changes.add("optimizer.moments=bf16", ChangeEffect::learning);
+  if (run.optimizer.moments != MomentFormat::coded)
+    changes.add("optimizer.moments=8bit", ChangeEffect::learning);
   if (run.precision() == DType::fp32) changes.add("train.precision=bf16", ChangeEffect::learning);
 }
 
@@ -135,9 +137,11 @@ void add_formats(Collector& changes) {
 void add_smallest_state(Collector& changes) {
   const RunConfig& run = changes.run();
   if (run.optimizer.master != MasterFormat::fp32 || run.precision() != DType::bf16) return;
-  if (run.optimizer.moments != MomentFormat::fp32) return;
-  changes.add(Change{.settings = {"optimizer.master=none", "optimizer.moments=bf16"},
-                     .effect = ChangeEffect::learning});
+  for (const auto& [format, setting] : {std::pair{MomentFormat::bf16, "optimizer.moments=bf16"},
+                                        std::pair{MomentFormat::coded, "optimizer.moments=8bit"}}) {
+    if (run.optimizer.moments < format)
+      changes.add(Change{.settings = {"optimizer.master=none", setting}, .effect = ChangeEffect::learning});
+  }
 }
 
 void add_ranks(Collector& changes) {

@@ -34,8 +34,8 @@ Strategy decided(const RunConfig& config, const Model& model) {
   strategy.rounding = model.rounding;
   strategy.state_format = {
       .master = config.optimizer.master,
-      .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
-      .average = config.ema.format == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
+      .moments = config.optimizer.moments,
+      .average = config.ema.format == AverageFormat::bf16 ? MomentFormat::bf16 : MomentFormat::fp32,
       .kept = model.moments()};
   strategy.packed = {.trained = config.memory.trained_as, .frozen = config.memory.frozen_as};
   strategy.microbatch = microbatch_of_rank(config);

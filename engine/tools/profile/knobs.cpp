@@ -24,7 +24,7 @@ std::vector<Knob> knobs_of_size(BufferKind kind) {
     case BufferKind::gradient:
       return {kShardState, kTensor, kFreeze};
     case BufferKind::optimizer_state:
-      return {{"optimizer.moments", "bf16: 2 bytes per parameter less for each"},
+      return {{"optimizer.moments", "bf16 or 8bit: 2 or 2.94 bytes per parameter less for each"},
               {"optimizer.master", "split or none, with bf16: 2 or 4 bytes per parameter less"},
               kShardState,
               kFreeze};

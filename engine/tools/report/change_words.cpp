@@ -43,6 +43,7 @@ std::string words_of(const Change& change) {
        "there are no master weights: updates round the weights to 16 bits, stochastically"},
       {"optimizer.moments=bf16",
        "moments are rounded to 16 bits, stochastically: results are near, not equal"},
+      {"optimizer.moments=8bit", "moments are kept in 8 bits: results are near, not equal"},
       {"optimizer.clip_by=previous_step",
        "gradients are clipped by the norm of the step before, so updates wait for no norm; one step of huge "
        "gradients is not held back"},

@@ -46,7 +46,7 @@ class Grid {
     config.optimizer.clip_norm = one_of({0, 1});
     if (config.train.precision == DType::bf16)
       config.optimizer.master = one_of({MasterFormat::fp32, MasterFormat::split, MasterFormat::none});
-    config.optimizer.moments = one_of({MomentFormat::fp32, MomentFormat::bf16});
+    config.optimizer.moments = one_of({MomentFormat::fp32, MomentFormat::bf16, MomentFormat::coded});
     if (one_of({true, false})) config.checkpoint = {"out", 2, 2};
     pick_ranks(config);
     pick_tiers(config);

@@ -32,9 +32,9 @@ std::vector<Strategy> strategies(const Model& model) {
             result.push_back(tiny_strategy(model, options));
             if (precision != DType::bf16) continue;
             result.push_back(result.back());
-            result.back().state_format = {.master = MasterFormat::split, .moments = DType::bf16};
+            result.back().state_format = {.master = MasterFormat::split, .moments = MomentFormat::bf16};
             result.push_back(result.back());
-            result.back().state_format.master = MasterFormat::none;
+            result.back().state_format = {.master = MasterFormat::none, .moments = MomentFormat::coded};
           }
         }
       }

@@ -29,7 +29,8 @@ void save(OperationContext& on, const Instruction& instruction, std::int64_t ste
         .values = data,
         .parameter = parameter == nullptr ? nullptr : parameter + instruction.piece.first,
         .packing = &on.share(instruction).frozen,
-        .part = on.share(instruction).part_of(on.share(instruction).frozen)};
+        .part = on.share(instruction).part_of(on.share(instruction).frozen),
+        .codes = moment_of(key) ? codes_of(*moment_of(key)) : MomentCodes()};
     on.setup.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), instruction.piece, key, stored);
   };
   add(StateKey::master, Role::master);
