@@ -19,6 +19,7 @@ struct Counters {
   /// passed_over.
   std::int64_t passed_over = 0;
   Plateau plateau = {};  ///< changes between steps alone
+  friend bool operator==(const Counters&, const Counters&) = default;
 };
 
 /// What ranks add up at a step's end, as an array of doubles.

@@ -28,13 +28,14 @@ using test::State;
 using test::TemporaryFolder;
 
 Progress full_progress_at(std::int64_t step) {
-  return {.step = step,
-          .applied_updates = step - 1,
-          .skipped_steps = 1,
-          .gradient_norm = 0.1,
-          .spikes = 5,
-          .passed_over = 6,
-          .plateau = {.step = 10, .best = 1.0 / 3, .waited = 2, .cooldown = 3, .falls = 4},
+  return {.counters = {.step = step,
+                       .updates = step - 1,
+                       .skipped = 1,
+                       .norm = 0.1,
+                       .mean_norm = 0.2,
+                       .spikes = 5,
+                       .passed_over = 6,
+                       .plateau = {.step = 10, .best = 1.0 / 3, .waited = 2, .cooldown = 3, .falls = 4}},
           .loss_scale = {.scale = 512, .finite_steps = 7},
           .sampler = {{"epoch", 2}, {"position", step}},
           .precision = DType::fp16,
@@ -91,7 +92,7 @@ TEST_F(Checkpoint, NothingIsLoadedWhereNothingWasSaved) {
 TEST_F(Checkpoint, TheNewestIsLoadedAndOnlyTheNewestAreKept) {
   for (const std::int64_t step : {1, 2, 3}) save(path(), model_, step == 3 ? second_ : first_, step);
   EXPECT_EQ(names_in(path()), (std::set<std::string>{"step-00000002", "step-00000003"}));
-  EXPECT_EQ(load()->progress.step, 3);
+  EXPECT_EQ(load()->progress.counters.step, 3);
   EXPECT_EQ(loaded_, second_);
 }
 
@@ -103,19 +104,19 @@ TEST_F(Checkpoint, ARunThatGoesBackLoadsTheNewestThatIsWantedAndRemovesNewerOnes
   };
   EXPECT_FALSE(store.go_back(model_, loaded_.access(), is_before(1)));
   EXPECT_EQ(names_in(path()).size(), 4U) << "nothing is lost for nothing";
-  EXPECT_EQ(store.go_back(model_, loaded_.access(), is_before(3))->progress.step, 2);
+  EXPECT_EQ(store.go_back(model_, loaded_.access(), is_before(3))->progress.counters.step, 2);
   EXPECT_EQ(loaded_, second_);
   EXPECT_EQ(store.newest(), path() / "step-00000002");
   EXPECT_EQ(names_in(path()), (std::set<std::string>{"step-00000001", "step-00000002"}));
   store.save(model_, full_progress_at(3), first_.access());
-  EXPECT_EQ(load()->progress.step, 3);
+  EXPECT_EQ(load()->progress.counters.step, 3);
 }
 
 TEST_F(Checkpoint, AFreshRunsCheckpointIsNewerThanALaterStepOfTheRunBefore) {
   save(path(), model_, first_, 100);
   save(path(), model_, first_, 200);
   save(path(), model_, second_, 50);
-  EXPECT_EQ(load()->progress.step, 50);
+  EXPECT_EQ(load()->progress.counters.step, 50);
   EXPECT_EQ(names_in(path()), (std::set<std::string>{"step-00000050", "step-00000200"}));
 }
 
@@ -138,7 +139,7 @@ TEST_F(Checkpoint, ForeignFoldersStay) {
   std::set<std::string> expected = foreign;
   expected.insert({"step-00000003", "step-00000004"});
   EXPECT_EQ(names_in(path()), expected);
-  EXPECT_EQ(load()->progress.step, 4);
+  EXPECT_EQ(load()->progress.counters.step, 4);
 }
 
 TEST_F(Checkpoint, ABitFlippedAnywhereInADataFileIsFoundAndTheOneBeforeIsUsed) {
@@ -150,14 +151,14 @@ TEST_F(Checkpoint, ABitFlippedAnywhereInADataFileIsFoundAndTheOneBeforeIsUsed) {
     for (std::size_t byte = 0; byte < size; byte += 97) {
       flip_bit(file, byte, static_cast<int>(byte % 8));
       const auto found = load();
-      EXPECT_EQ(found->progress.step, 1);
+      EXPECT_EQ(found->progress.counters.step, 1);
       ASSERT_EQ(found->warnings.size(), 1U);
       EXPECT_THAT(found->warnings[0], ::testing::HasSubstr(file.string()));
       EXPECT_THAT(found->warnings[0], ::testing::HasSubstr("checksum"));
       EXPECT_EQ(loaded_, first_);
       flip_bit(file, byte, static_cast<int>(byte % 8));
     }
-    EXPECT_EQ(load()->progress.step, 2);
+    EXPECT_EQ(load()->progress.counters.step, 2);
     for (const std::string& name : names_in(path())) fs::remove_all(path() / name);
   }
 }
@@ -174,7 +175,7 @@ TEST_F(Checkpoint, AnyBitFlippedInTheManifestIsFound) {
   }
   flip_bit(file, 30);
   const auto found = load();
-  EXPECT_EQ(found->progress.step, 1);
+  EXPECT_EQ(found->progress.counters.step, 1);
   EXPECT_THAT(found->warnings.at(0), ::testing::HasSubstr(file.string()));
 }
 
@@ -229,7 +230,7 @@ TEST_F(Checkpoint, ATruncatedOrMissingFileIsNamed) {
     const auto found = load();
     EXPECT_THAT(found->warnings.at(0),
                 ::testing::AllOf(::testing::HasSubstr(file.string()), ::testing::HasSubstr("missing")));
-    EXPECT_EQ(found->progress.step, 1);
+    EXPECT_EQ(found->progress.counters.step, 1);
     EXPECT_EQ(loaded_, first_);
     fs::remove_all(path() / "step-00000002");
   }
@@ -361,7 +362,7 @@ TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit
     const auto found = load();
     ASSERT_TRUE(found) << fail_at;
     EXPECT_TRUE(found->warnings.empty()) << fail_at << ": " << found->warnings.front();
-    const bool is_second = found->progress.step == 2;
+    const bool is_second = found->progress.counters.step == 2;
     EXPECT_EQ(loaded_, is_second ? second_ : first_) << fail_at;
     EXPECT_EQ(found->progress, full_progress_at(is_second ? 2 : 1));
     EXPECT_TRUE(is_second || !saved);

@@ -87,7 +87,7 @@ TEST_F(FailingDrive, LosesNoCheckpointThatWasWholeAndTakesNoneThatIsNot) {
     ASSERT_EQ(restart(), "");
     const auto found = CheckpointStore(drive() / "out", 1).load_newest(model, loaded.access());
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->progress.step, 1);
+    EXPECT_EQ(found->progress.counters.step, 1);
     EXPECT_EQ(loaded, first);
     EXPECT_EQ(read_file(drive() / "run.json"), "before");
   });

@@ -23,7 +23,7 @@ using test::TemporaryFolder;
 
 Progress at_step(std::int64_t step) {
   Progress progress;
-  progress.step = step;
+  progress.counters.step = step;
   return progress;
 }
 

@@ -31,7 +31,7 @@ std::vector<Trap> every_trap() {
 
 Progress bare_progress_at(std::int64_t step) {
   Progress progress;
-  progress.step = step;
+  progress.counters.step = step;
   return progress;
 }
 
@@ -43,7 +43,7 @@ struct HostileCheckpoints : ::testing::Test {
   void expect_loaded(std::int64_t step) {
     const auto loaded = CheckpointStore(path(), 1).load_newest(model_, state_.access());
     ASSERT_TRUE(loaded);
-    EXPECT_EQ(loaded->progress.step, step);
+    EXPECT_EQ(loaded->progress.counters.step, step);
   }
   const fs::path& path() const { return folder_.path(); }
   std::vector<std::string> names() const { return Folder::named(path()).names(); }

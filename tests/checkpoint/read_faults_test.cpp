@@ -54,7 +54,7 @@ class ReadFaults : public ::testing::Test {
     CheckpointStore store(path(), 2, files, ranks);
     store.remove_leftovers();
     const StateAccess access = access_of_rank(loaded, model_, rank, size);
-    const std::int64_t step = store.load_newest(model_, access)->progress.step;
+    const std::int64_t step = store.load_newest(model_, access)->progress.counters.step;
     store.set_aside_damaged();
     store.space_needed(model_, access, 1);
     store.save(model_, progress_at(step + 1), access);
@@ -158,7 +158,7 @@ TEST_F(ReadFaults, ADamagedCheckpointIsKeptUnderAnotherName) {
   fs::create_directory(path() / "step-00000002.damaged");
   CheckpointStore store(path(), 1, quick());
   State loaded(model_, 0);
-  EXPECT_EQ(store.load_newest(model_, loaded.access())->progress.step, 1);
+  EXPECT_EQ(store.load_newest(model_, loaded.access())->progress.counters.step, 1);
   store.set_aside_damaged();
   EXPECT_THAT(store.take_warnings(),
               ElementsAre(::testing::AllOf(HasSubstr("skipped a damaged checkpoint, which is kept as " +

@@ -46,7 +46,7 @@ using Refuses = ForeignFileSystem::Refuses;
 class Removal : public ::testing::TestWithParam<Refuses> {
  protected:
   void save(CheckpointStore& store, std::int64_t step) {
-    store.save(model_, {.step = step, .loss_scale = {}, .sampler = {}}, state_.access());
+    store.save(model_, {.counters = {.step = step}, .loss_scale = {}, .sampler = {}}, state_.access());
   }
   const fs::path& path() const { return folder_.path(); }
 
@@ -77,7 +77,7 @@ TEST_P(Removal, ThatFailedBlocksNoLaterRun) {
   CheckpointStore store(path(), 1, files);
   store.remove_leftovers();
   EXPECT_EQ(store.take_warnings().size(), GetParam() == Refuses::rename ? 0U : 1U);
-  EXPECT_EQ(store.load_newest(model_, state_.access())->progress.step, 2);
+  EXPECT_EQ(store.load_newest(model_, state_.access())->progress.counters.step, 2);
   // Step 1 once more, as after --fresh: its names are taken.
   save(store, 1);
   EXPECT_EQ(store.load_newest(model_, state_.access())->folder, path() / "step-00000001-2");

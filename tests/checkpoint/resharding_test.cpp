@@ -279,7 +279,7 @@ TEST_P(ReshardingCrash, WhereverARankDiesTheNewestReportedSavedIsLoadedBitForBit
     const State loaded = load(4, &found);
     ASSERT_TRUE(found);
     EXPECT_TRUE(found->warnings.empty());
-    const bool is_second = found->progress.step == 2;
+    const bool is_second = found->progress.counters.step == 2;
     EXPECT_EQ(loaded, is_second ? second_ : first_) << fail_at;
     EXPECT_TRUE(is_second || !saved);
     if (!is_second) ++seen_first;
@@ -300,7 +300,7 @@ TEST_F(Resharding, ADamagedFileOfAnyRankIsNamedAndAllUseTheOneBefore) {
       std::optional<LoadedCheckpoint> found;
       EXPECT_EQ(load(readers, &found), first_);
       ASSERT_TRUE(found);
-      EXPECT_EQ(found->progress.step, 1);
+      EXPECT_EQ(found->progress.counters.step, 1);
       ASSERT_EQ(found->warnings.size(), 1U);
       EXPECT_THAT(found->warnings[0], AllOf(HasSubstr(file.string()), HasSubstr(reason)));
     }

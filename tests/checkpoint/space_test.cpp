@@ -44,7 +44,9 @@ class CheckpointSpace : public ::testing::Test {
     for (const SpaceWarning& warning : check_space(needs)) sentences.push_back(warning.sentence);
     return sentences;
   }
-  static Progress at(std::int64_t step) { return {.step = step, .loss_scale = {}, .sampler = {}}; }
+  static Progress at(std::int64_t step) {
+    return {.counters = {.step = step}, .loss_scale = {}, .sampler = {}};
+  }
 
   TemporaryFolder folder_;
   Model model_ = test::tiny_llama(false, 64);

@@ -57,7 +57,9 @@ State part_of_state(State& state, const Model& whole, const Model& part) {
 class SplitState : public testing::TestWithParam<SplitModel> {
  protected:
   const std::filesystem::path& path() const { return folder_.path(); }
-  static Progress progress() { return {.step = 1, .loss_scale = {}, .sampler = {{"position", 1}}}; }
+  static Progress progress() {
+    return {.counters = {.step = 1}, .loss_scale = {}, .sampler = {{"position", 1}}};
+  }
   static int tensor() { return GetParam().tensor; }
   /// `ranks` ranks: each tensor() neighbours share passes, and the others have other shards.
   template <typename Do>

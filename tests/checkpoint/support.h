@@ -22,7 +22,7 @@ namespace strata::test {
 
 /// A run that has made `step` steps and read as many samples.
 inline Progress progress_at(std::int64_t step) {
-  return {.step = step, .loss_scale = {}, .sampler = {{"position", step}}};
+  return {.counters = {.step = step}, .loss_scale = {}, .sampler = {{"position", step}}};
 }
 
 inline Model tiny_llama(bool tied = false, std::int64_t hidden = 8) {

@@ -41,7 +41,7 @@ class CheckpointOfRule : public ::testing::Test {
   }
   void save(const Model& model, State& state) {
     Progress progress;
-    progress.step = 1;
+    progress.counters.step = 1;
     CheckpointStore(folder_.path(), 2, quick()).save(model, progress, state.access());
   }
   std::string manifest() const { return read_file(saved() / "manifest.json"); }

@@ -79,7 +79,7 @@ class Verify : public ::testing::Test {
  protected:
   Verify() {
     CheckpointStore(folder_.path(), 2, test::quick())
-        .save(model_, {.step = 1, .loss_scale = {}, .sampler = {}}, state_.access());
+        .save(model_, {.counters = {.step = 1}, .loss_scale = {}, .sampler = {}}, state_.access());
   }
   /// What each rank did.
   std::vector<SinceMeeting> verify(int ranks, Bytes between_meetings) {

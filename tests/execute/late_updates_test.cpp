@@ -140,7 +140,7 @@ TEST_P(LateUpdates, AreSavedWithTheirOwnStep) {
       test::State state(model, 0);
       const auto loaded = CheckpointStore(path, 9).load_newest(model, state.access());
       ASSERT_TRUE(loaded.has_value());
-      EXPECT_EQ(loaded->progress.step, steps);
+      EXPECT_EQ(loaded->progress.counters.step, steps);
       const std::string found = state_hash(model, state.access());
       if (hash.empty()) hash = found;
       EXPECT_EQ(found, hash) << path << " at step " << steps;

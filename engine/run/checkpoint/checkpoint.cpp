@@ -346,7 +346,7 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
       units[key].push_back({unit, kept_part(model, model.units[unit], key, saved)});
     }
   }
-  std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.step, units);
+  std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.counters.step, units);
   for (const StateKey key : saved_keys_of(model)) {
     for (const SavedUnit& saved : units[key]) {
       std::span<const float> values;  // read when they are asked for: then add() cares for what fails
@@ -388,7 +388,7 @@ void CheckpointStore::remove(CheckpointEntry& entry) {
 std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model, const WantsStep& wants) {
   std::vector<std::string> warnings;
   for (const CheckpointEntry& entry : entries_of_first_rank()) {
-    if (entry.manifest && wants && !wants(entry.manifest->progress.step)) continue;
+    if (entry.manifest && wants && !wants(entry.manifest->progress.counters.step)) continue;
     if (entry.manifest) refuse_other_model(entry.folder, *entry.manifest, model);
     std::optional<StoredState> stored;
     try {

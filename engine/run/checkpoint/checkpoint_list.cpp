@@ -78,7 +78,7 @@ std::vector<CheckpointEntry> list_checkpoints(FileSystem& file_system, const fs:
     entries.push_back(std::move(entry));
   }
   const auto age = [](const CheckpointEntry& entry) {
-    return entry.manifest ? std::pair(entry.manifest->generation, entry.manifest->progress.step)
+    return entry.manifest ? std::pair(entry.manifest->generation, entry.manifest->progress.counters.step)
                           : std::pair<std::int64_t, std::int64_t>(INT64_MAX, 0);
   };
   std::ranges::stable_sort(entries, std::ranges::greater(), age);

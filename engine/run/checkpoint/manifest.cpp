@@ -103,15 +103,16 @@ std::string to_text(const Manifest& manifest) {
                                : rule != UpdateRule::adamw ? kVersionWithoutAdapters
                                : manifest.freeze.empty()   ? kVersionWithoutFrozen
                                                            : kVersionOfAdamW;
+  const Counters& counters = manifest.progress.counters;
   nlohmann::json json = {{"format", kFormat},
                          {"version", version},
                          {"generation", manifest.generation},
                          {"architecture", to_hf_config(manifest.architecture)},
-                         {"step", manifest.progress.step},
-                         {"applied_updates", manifest.progress.applied_updates},
-                         {"skipped_steps", manifest.progress.skipped_steps},
-                         {"gradient_norm", manifest.progress.gradient_norm},
-                         {"mean_gradient_norm", manifest.progress.mean_gradient_norm},
+                         {"step", counters.step},
+                         {"applied_updates", counters.updates},
+                         {"skipped_steps", counters.skipped},
+                         {"gradient_norm", counters.norm},
+                         {"mean_gradient_norm", counters.mean_norm},
                          {"loss_scale", manifest.progress.loss_scale.scale},
                          {"loss_scale_finite_steps", manifest.progress.loss_scale.finite_steps},
                          {"sampler", manifest.progress.sampler},
@@ -136,9 +137,9 @@ std::string to_text(const Manifest& manifest) {
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (!manifest.progress.schedule.is_null()) json["schedule"] = manifest.progress.schedule;
-  if (manifest.progress.spikes > 0) json["spikes"] = manifest.progress.spikes;
-  if (manifest.progress.passed_over > 0) json["passed_over"] = manifest.progress.passed_over;
-  if (manifest.progress.plateau != Plateau()) json["plateau"] = plateau_json(manifest.progress.plateau);
+  if (counters.spikes > 0) json["spikes"] = counters.spikes;
+  if (counters.passed_over > 0) json["passed_over"] = counters.passed_over;
+  if (counters.plateau != Plateau()) json["plateau"] = plateau_json(counters.plateau);
   for (const auto& [key, value] : manifest.progress.data) json["data"][key] = text_in_json(value);
   if (!manifest.companions.empty()) json["companions"] = manifest.companions;
   if (!manifest.run_file.empty()) json["run_file"] = text_in_json(manifest.run_file);
@@ -248,11 +249,14 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   if (const auto run_file = json.find("run_file"); run_file != json.end())
     manifest.run_file = text_from_json(*run_file);
   manifest.progress = {
-      .step = json.at("step"),
-      .applied_updates = json.at("applied_updates"),
-      .skipped_steps = json.at("skipped_steps"),
-      .gradient_norm = json.value("gradient_norm", 0.0),
-      .mean_gradient_norm = json.value("mean_gradient_norm", 0.0),
+      .counters = {.step = json.at("step"),
+                   .updates = json.at("applied_updates"),
+                   .skipped = json.at("skipped_steps"),
+                   .norm = json.value("gradient_norm", 0.0),
+                   .mean_norm = json.value("mean_gradient_norm", 0.0),
+                   .spikes = json.value("spikes", std::int64_t{0}),
+                   .passed_over = json.value("passed_over", std::int64_t{0}),
+                   .plateau = plateau_in(json)},
       .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
       .sampler = json.at("sampler"),
       .precision = precision_in(json, path)};
@@ -261,9 +265,6 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
     layout->at("ranks").get_to(manifest.progress.layout_ranks);
   }
   manifest.progress.schedule = json.value("schedule", nlohmann::json());
-  manifest.progress.spikes = json.value("spikes", manifest.progress.spikes);
-  manifest.progress.passed_over = json.value("passed_over", manifest.progress.passed_over);
-  manifest.progress.plateau = plateau_in(json);
   if (const auto data = json.find("data"); data != json.end()) {
     for (const auto& [key, value] : data->get<std::map<std::string, nlohmann::json>>())
       manifest.progress.data[key] = text_from_json(value);

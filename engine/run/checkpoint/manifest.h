@@ -17,8 +17,8 @@
 #include "collectives/communicator.h"
 #include "engine/config/adapter_section.h"
 #include "engine/model/architectures/architecture.h"
+#include "optim/counters.h"
 #include "optim/loss_scale.h"
-#include "optim/plateau.h"
 #include "optim/update_policy.h"
 
 namespace strata {
@@ -31,17 +31,10 @@ struct UnknownVersionError : ConfigError {
 
 /// Where a run stands, beside its state.
 struct Progress {
-  std::int64_t step = 0;             ///< steps done
-  std::int64_t applied_updates = 0;  ///< what AdamW corrects its bias by
-  std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite, or a spike
-  double gradient_norm = 0;          ///< Counters::norm; older checkpoints do not say it
-  double mean_gradient_norm = 0;     ///< Counters::mean_norm, as well
-  std::int64_t spikes = 0;           ///< Counters::spikes
-  std::int64_t passed_over = 0;      ///< Counters::passed_over
-  Plateau plateau = {};              ///< Counters::plateau
-  LossScale loss_scale;              ///< of an fp16 run
-  nlohmann::json sampler;            ///< the data sampler's state, opaque here
-  Precision precision = {};          ///< what the run computes in
+  Counters counters;         ///< older checkpoints only say steps, updates and skipped steps
+  LossScale loss_scale;      ///< of an fp16 run
+  nlohmann::json sampler;    ///< the data sampler's state, opaque here
+  Precision precision = {};  ///< what the run computes in
   /// "key=value" of what plan.search chose, and for how many ranks; nothing if it chose nothing.
   std::vector<std::string> layout = {};
   std::int64_t layout_ranks = 0;

@@ -313,7 +313,7 @@ std::string ModelRun::roll_back() {
     warn(spikes + ", and no checkpoint from before them is there to go back to; the run continues");
     return "";
   }
-  const std::int64_t since = last.step + 1 - loaded->progress.step;
+  const std::int64_t since = last.step + 1 - loaded->progress.counters.step;
   const std::int64_t passed_over = counters().passed_over + since;
   take_up(loaded->progress);
   training_->counters().passed_over = passed_over;
@@ -515,27 +515,21 @@ bool ModelRun::resume() {
   say_warnings();
   const Progress& progress = loaded->progress;
   take_up(progress);
-  nlohmann::json saved = progress.sampler, wanted = setup_.data.sampler(progress.step);
+  nlohmann::json saved = progress.sampler, wanted = setup_.data.sampler(progress.counters.step);
   if (take_dropout(saved) != take_dropout(wanted))
     listener_->on_warning(
         "dropout is not that of the checkpoint: the run continues with what the run file asks for");
   warn_of_data(progress, saved == wanted);
   warn_of_schedule(progress.schedule);
-  listener_->on_start(fmt::format("resuming from {} (step {})", loaded->folder.string(), progress.step));
+  listener_->on_start(
+      fmt::format("resuming from {} (step {})", loaded->folder.string(), progress.counters.step));
   return true;
 }
 
 void ModelRun::take_up(const Progress& progress) {
-  training_->counters() = {.step = progress.step,
-                           .updates = progress.applied_updates,
-                           .skipped = progress.skipped_steps,
-                           .norm = progress.gradient_norm,
-                           .mean_norm = progress.mean_gradient_norm,
-                           .spikes = progress.spikes,
-                           .passed_over = progress.passed_over,
-                           .plateau = progress.plateau};
+  training_->counters() = progress.counters;
   state_->write_loss_scale(progress.loss_scale);
-  saved_step_ = progress.step;
+  saved_step_ = progress.counters.step;
   const std::lock_guard lock(setup_.listening);
   listener_->on_safe_step(saved_step_);
 }

@@ -88,17 +88,9 @@ ChosenOnce chosen_once(const RunConfig& config, const Precision& precision,
 }
 
 Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen) {
-  const Counters& counters = record.counters;
-  return {.step = counters.step,
-          .applied_updates = counters.updates,
-          .skipped_steps = counters.skipped,
-          .gradient_norm = counters.norm,
-          .mean_gradient_norm = counters.mean_norm,
-          .spikes = counters.spikes,
-          .passed_over = counters.passed_over,
-          .plateau = counters.plateau,
+  return {.counters = record.counters,
           .loss_scale = record.loss_scale,
-          .sampler = sampler(counters.step),
+          .sampler = sampler(record.counters.step),
           .precision = chosen.precision,
           .layout = chosen.layout,
           .layout_ranks = chosen.layout.empty() ? 0 : chosen.ranks,

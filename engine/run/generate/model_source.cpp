@@ -59,7 +59,7 @@ ModelSource source_of(SavedModel saved, const ModelUse& use) {
           .is_checkpoint = true,
           .text_folders = {saved.folder / kCompanionFolder},
           .begin_token = begin_token_in(saved.manifest),
-          .name = fmt::format("{} (step {})", saved.folder.string(), saved.manifest.progress.step),
+          .name = fmt::format("{} (step {})", saved.folder.string(), saved.manifest.progress.counters.step),
           .warnings = std::move(saved.warnings)};
 }
 

@@ -49,7 +49,7 @@ void refuse_lack_of_averages(const fs::path& folder, const Manifest& manifest) {
         fmt::format("--ema: checkpoint {} is of a run without train.ema, so it has no moving averages of "
                     "weights; leave --ema out",
                     folder.string()));
-  if (manifest.progress.applied_updates == 0)
+  if (manifest.progress.counters.updates == 0)
     throw ConfigError(
         fmt::format("--ema: the run of checkpoint {} has made no update, so nothing was "
                     "averaged; leave --ema out",

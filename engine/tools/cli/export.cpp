@@ -159,7 +159,7 @@ int run_export(const ExportCommand& command) {
                    saved.model->adapts() ? merge_adapters(*saved.model, saved.read) : saved.read, options);
   }
   std::cout << fmt::format("wrote {}{} (step {}, {}){}\n", is_adapter ? "the adapters to " : "",
-                           command.folder, saved.manifest.progress.step, command.dtype,
+                           command.folder, saved.manifest.progress.counters.step, command.dtype,
                            described(exported, options.companions));
   return 0;
 }
