@@ -288,15 +288,14 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "there is no update rule '{}'\n", word);
     return 2;
   }
-  for (const auto& [format, its_name] : {std::pair{strata::MasterFormat::fp32, "fp32"},
-                                         {strata::MasterFormat::split, "split"},
-                                         {strata::MasterFormat::none, "none"}}) {
+  for (const strata::MasterFormat master :
+       {strata::MasterFormat::fp32, strata::MasterFormat::split, strata::MasterFormat::none}) {
     for (const strata::MomentFormat moments :
          {strata::MomentFormat::fp32, strata::MomentFormat::bf16, strata::MomentFormat::coded}) {
-      const std::string name =
-          fmt::format("{}_against_stream/master_{}/moments_{}", word, its_name, strata::name_of(moments));
+      const std::string name = fmt::format("{}_against_stream/master_{}/moments_{}", word,
+                                           strata::name_of(master), strata::name_of(moments));
       benchmark::RegisterBenchmark(name.c_str(), strata::update_against_stream, elements, threads, seconds_of,
-                                   *rule, strata::StateFormat{.master = format, .moments = moments})
+                                   *rule, strata::StateFormat{.master = master, .moments = moments})
           ->UseManualTime()
           ->Iterations(30)
           ->Unit(benchmark::kMillisecond);

@@ -152,7 +152,8 @@ struct Words<Decay> {
 
 template <>
 struct Words<MasterFormat> {
-  static constexpr std::array<std::string_view, 3> list = {"fp32", "split", "none"};
+  static constexpr std::array list = {name_of(MasterFormat::fp32), name_of(MasterFormat::split),
+                                      name_of(MasterFormat::none)};
 };
 
 template <>

@@ -59,10 +59,8 @@ inline constexpr auto kEveryStateType = [] {
 
 /// "bf16, master split, moments fp32".
 inline std::string describe(const StateTypes& types) {
-  constexpr std::array<std::string_view, 3> kMasters = {"fp32", "split", "none"};
-  return std::string(name_of(types.precision)) + ", master " +
-         std::string(nth(kMasters, types.format.master)) + ", moments " +
-         std::string(name_of(types.format.moments));
+  return std::string(name_of(types.precision)) + ", master " + std::string(name_of(types.format.master)) +
+         ", moments " + std::string(name_of(types.format.moments));
 }
 
 /// Whether a moment is a sum or a mean of squares, which is never negative.
