@@ -85,17 +85,19 @@ HWY_INLINE void store_words(hn::Vec<Words> words, T* to) {
   }
 }
 
-/// Reads and writes a block of codes.
-HWY_INLINE void stream_block(std::uint32_t zero, std::int64_t distance, std::uint8_t* block) {
-  const hn::ScalableTag<std::uint8_t> bytes;
-  if (distance > 0) hwy::Prefetch(block + coded_offset(distance));
-  const auto nothing = hn::BitCast(bytes, hn::Set(Words(), zero));
-  for (std::int64_t i = 0; i < kCodedBlock; i += static_cast<std::int64_t>(hn::Lanes(bytes)))
-    hn::StoreU(hn::Add(hn::LoadU(bytes, block + i), nothing), bytes, block + i);
-  std::uint32_t exponents = 0;
-  std::memcpy(&exponents, block + kCodedBlock, sizeof(exponents));
-  exponents += zero;
-  std::memcpy(block + kCodedBlock, &exponents, sizeof(exponents));
+/// Reads and writes a block's elements of a moment: `bytes`, which end with a word.
+HWY_INLINE void stream_block(std::uint32_t zero, Bytes bytes, Bytes distance, std::uint8_t* block) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const auto step = static_cast<Bytes>(hn::Lanes(d));
+  const auto nothing = hn::BitCast(d, hn::Set(Words(), zero));
+  if (distance > 0) hwy::Prefetch(block + distance);
+  Bytes i = 0;
+  for (; i + step <= bytes; i += step) hn::StoreU(hn::Add(hn::LoadU(d, block + i), nothing), d, block + i);
+  for (std::uint32_t word = 0; i < bytes; i += Bytes{sizeof(word)}) {
+    std::memcpy(&word, block + i, sizeof(word));
+    word += zero;
+    std::memcpy(block + i, &word, sizeof(word));
+  }
 }
 
 /// Each array is read and written like an update does, with as little arithmetic as keeps the compiler
@@ -114,8 +116,13 @@ void stream_typed(const OptimizerState& state, std::uint32_t zero, std::int64_t 
   const auto nothing = hn::Set(Words(), zero);
   for (std::int64_t i = 0; i < state.elements; i += static_cast<std::int64_t>(hn::Lanes(Words()))) {
     if (kCoded && i % kCodedBlock == 0) {
-      for (Stored* moment : moments)
-        stream_block(zero, distance, reinterpret_cast<std::uint8_t*>(moment) + coded_offset(i));
+      for (int k = 0; k < moment_count; ++k) {
+        const auto bytes_of = [&](std::int64_t elements) HWY_ATTR {
+          return state.format.moment_bytes(moments_of(state.rule).at(k), elements);
+        };
+        stream_block(zero, bytes_of(kCodedBlock), bytes_of(distance),
+                     reinterpret_cast<std::uint8_t*>(moments[k]) + bytes_of(i));
+      }
     }
     if (i % kPrefetchStep == 0) {
       prefetch(master + i, distance);

@@ -3,6 +3,7 @@
 // its own master. Otherwise it is a rounded copy of its master, or the high half.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "base/dtype.h"
@@ -17,7 +18,7 @@ namespace strata {
 
 struct StateFormat {
   MasterFormat master = MasterFormat::fp32;   ///< REQUIRES for the others: precision bf16
-  MomentFormat moments = MomentFormat::fp32;  ///< of a rule
+  MomentFormat moments = MomentFormat::fp32;  ///< of a rule; see format_of()
   MomentFormat average = MomentFormat::fp32;  ///< of Moment::ema; REQUIRES: not coded
   Moments kept = moments_of(UpdateRule::adamw);
 
@@ -32,7 +33,11 @@ struct StateFormat {
     if (is_own_master(precision)) return 0;
     return master == MasterFormat::split ? size_of(DType::bf16) : size_of(DType::fp32);
   }
-  constexpr MomentFormat format_of(Moment moment) const { return moment == Moment::ema ? average : moments; }
+  /// A mean so slow that codes would round more than it changes by stays in bf16.
+  constexpr MomentFormat format_of(Moment moment) const {
+    if (moment == Moment::ema) return average;
+    return moment == Moment::exp_avg_slow ? std::min(moments, MomentFormat::bf16) : moments;
+  }
   /// Of a moment of elements that begin with a block.
   constexpr Bytes moment_bytes(Moment moment, std::int64_t elements) const {
     switch (format_of(moment)) {

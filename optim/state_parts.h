@@ -38,8 +38,9 @@ struct MomentCoder {
 inline constexpr MomentCoder kPlainCoder = {&decode_moment_reference, &encode_moment_reference};
 
 /// Calls body(part) for parts of the state, in order. If moments are coded, those of the rule that are
-/// `changed` are floats while the body runs, and are then rounded by `update_key`. What a block holds besides
-/// the state's elements stays: numbers that were coded once keep their bits, unless the exponent grows.
+/// `changed` are floats while the body runs, and are then rounded by `update_key`, also a slow mean in bf16.
+/// What a block holds besides the state's elements stays: numbers that were coded once keep their bits,
+/// unless the exponent grows.
 template <typename Body>
 void with_decoded(const OptimizerState& state, Moments changed, std::uint32_t update_key,
                   const MomentCoder& coder, const Body& body) {
@@ -55,18 +56,32 @@ void with_decoded(const OptimizerState& state, Moments changed, std::uint32_t up
     const std::int64_t count = align_up(last - begin, kCodedBlock);
     OptimizerState part = state.part(at - state.first, last - at);
     part.format.moments = MomentFormat::fp32;
-    std::array<std::byte*, kMost> blocks = {};
+    std::array<std::byte*, kMost> stored = {};
+    const auto is_coded = [&](int k) { return state.format.format_of(changed.at(k)) == MomentFormat::coded; };
+    const auto slow = [&](int k) { return span_of(reinterpret_cast<bfloat16*>(stored[k]), last - at); };
     for (int k = 0; k < changed.count(); ++k) {
       void*& memory = part.of(changed.at(k));
-      blocks[k] = static_cast<std::byte*>(memory);
-      coder.decode(codes_of(changed.at(k)), blocks[k], 0, slice(values[k], 0, count));
+      stored[k] = static_cast<std::byte*>(memory);
+      if (is_coded(k)) {
+        coder.decode(codes_of(changed.at(k)), stored[k], 0, slice(values[k], 0, count));
+      } else {
+        std::ranges::transform(slow(k), &nth(values[k], at - begin),
+                               [](bfloat16 value) { return static_cast<float>(value); });
+      }
       memory = &nth(values[k], at - begin);
     }
     body(part);
     hash_elements(counter + static_cast<std::uint32_t>(begin), slice(words, 0, count));
     for (int k = 0; k < changed.count(); ++k) {
       const MomentRounding rounding = {words.data(), k};
-      coder.encode(codes_of(changed.at(k)), slice(values[k], 0, count), blocks[k], rounding);
+      if (is_coded(k)) {
+        coder.encode(codes_of(changed.at(k)), slice(values[k], 0, count), stored[k], rounding);
+        continue;
+      }
+      for (std::int64_t i = at; i < last; ++i) {
+        slow(k)[static_cast<std::size_t>(i - at)] =
+            round_stochastically(nth(values[k], i - begin), random_half(nth(words, i - begin), k));
+      }
     }
     at = last;
   }

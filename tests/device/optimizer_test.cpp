@@ -50,9 +50,9 @@ struct Stretch {
         elements(elements),
         master(random_operand(1, types.format.master == MasterFormat::fp32 ? DType::fp32 : DType::bf16, 1,
                               length())),
-        exp_avg(moment(2, MomentCodes::with_sign, 0.1F)),
-        exp_avg_sq(moment(3, MomentCodes::squares, 0.01F)),
-        exp_avg_slow(moment(7, MomentCodes::with_sign, 0.1F)),
+        exp_avg(moment(2, Moment::exp_avg, 0.1F)),
+        exp_avg_sq(moment(3, Moment::exp_avg_sq, 0.01F)),
+        exp_avg_slow(moment(7, Moment::exp_avg_slow, 0.1F)),
         gradient(random_operand(4, types.precision, 1, length())),
         parameter(random_operand(5, types.precision, 1, length())),
         ema(random_operand(6, stored_dtype(types.format.average), 1, length())) {}
@@ -64,14 +64,16 @@ struct Stretch {
   }
 
   /// Blocks of codes look like fp32 numbers.
-  OperandMemory moment(std::uint64_t seed, MomentCodes codes, float deviation) const {
+  OperandMemory moment(std::uint64_t seed, Moment moment, float deviation) const {
+    const MomentFormat format = types.format.format_of(moment);
+    const MomentCodes codes = codes_of(moment);
     const OperandMemory values = random_operand(seed, DType::fp32, 1, length(), 0, deviation);
-    const std::vector<std::byte> stored = test::stored_moment(
-        types.format.moments, codes, static_cast<std::size_t>(length()), [&](std::size_t i) {
+    const std::vector<std::byte> stored =
+        test::stored_moment(format, codes, static_cast<std::size_t>(length()), [&](std::size_t i) {
           const float value = values.at(0, static_cast<std::int64_t>(i));
           return codes == MomentCodes::squares ? std::abs(value) : value;
         });
-    const DType dtype = stored_dtype(types.format.moments);
+    const DType dtype = stored_dtype(format);
     OperandMemory result = random_operand(seed, dtype, 1, std::ssize(stored) / size_of(dtype));
     std::ranges::copy(stored, result.bytes().begin());
     return result;

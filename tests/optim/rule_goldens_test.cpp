@@ -53,10 +53,13 @@ UpdatePolicy policy_of(const nlohmann::json& golden) {
 class Trained {
  public:
   Trained(const UpdatePolicy& policy, double learning_rate, std::vector<float> weights,
-          MomentFormat format = MomentFormat::fp32)
-      : policy_(policy), learning_rate_(learning_rate), weights_(std::move(weights)), format_(format) {
+          MomentFormat moments = MomentFormat::fp32)
+      : policy_(policy),
+        learning_rate_(learning_rate),
+        weights_(std::move(weights)),
+        format_{.moments = moments} {
     for (const Moment moment : kMoments) {
-      moments_[moment] = test::stored_moment(format, codes_of(moment), weights_.size(),
+      moments_[moment] = test::stored_moment(format_.format_of(moment), codes_of(moment), weights_.size(),
                                              [](std::size_t /*any*/) { return 0.0F; });
     }
   }
@@ -64,7 +67,7 @@ class Trained {
   void step(const std::vector<float>& gradient) {
     OptimizerState state = {.rule = policy_.rule,
                             .precision = DType::fp32,
-                            .format = {.moments = format_},
+                            .format = format_,
                             .elements = std::ssize(weights_),
                             .master = weights_.data(),
                             .gradient = gradient.data()};
@@ -75,14 +78,15 @@ class Trained {
   std::int64_t steps() const { return steps_; }
   const std::vector<float>& weights() const { return weights_; }
   std::vector<float> moment(Moment moment) const {
-    return test::moment_values(format_, codes_of(moment), moments_[moment], weights_.size());
+    return test::moment_values(format_.format_of(moment), codes_of(moment), moments_[moment],
+                               weights_.size());
   }
 
  private:
   UpdatePolicy policy_;
   double learning_rate_;
   std::vector<float> weights_;
-  MomentFormat format_;
+  StateFormat format_;
   EnumArray<Moment, std::vector<std::byte>> moments_;
   std::int64_t steps_ = 0;
 };

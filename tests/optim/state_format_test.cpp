@@ -41,6 +41,8 @@ TEST(StateFormat, CountsBlocksOfCodes) {
   EXPECT_EQ(kCodedMoments.state_bytes(DType::bf16, 65), 65 * 6 + 2 * 2 * 68);
   EXPECT_EQ(kSmallest.state_bytes(DType::bf16, 640), 640 * 2 + 2 * 680);
   EXPECT_EQ(kSmallest.update_bytes(DType::bf16, 64), 64 * 6 + 4 * 68);
+  const StateFormat ademamix = {.moments = MomentFormat::coded, .kept = moments_of(UpdateRule::ademamix)};
+  EXPECT_EQ(ademamix.state_bytes(DType::bf16, 64), 64 * 6 + 2 * 68 + 64 * 2) << "the slow mean has 16 bits";
   EXPECT_EQ(kCodedMoments.moment_offset(Moment::exp_avg, 130, 130), 0);
   EXPECT_EQ(kCodedMoments.moment_offset(Moment::exp_avg, 130, 191), 0);
   EXPECT_EQ(kCodedMoments.moment_offset(Moment::exp_avg, 130, 192), 68);

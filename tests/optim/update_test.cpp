@@ -63,13 +63,13 @@ struct Buffers {
           fill<Precision>(gradient, elements, [](std::size_t i) { return Precision(normal(4 * i + 3)); });
           fill<Precision>(parameter, elements, [](std::size_t i) { return Precision(normal(4 * i)); });
         });
-    const auto moment = [&](MomentCodes codes, const auto& value) {
-      return test::stored_moment(types.format.moments, codes, elements, value);
+    const auto stored = [&](Moment moment, const auto& value) {
+      return test::stored_moment(types.format.format_of(moment), codes_of(moment), elements, value);
     };
-    exp_avg = moment(MomentCodes::with_sign, [](std::size_t i) { return 0.1F * normal(4 * i + 1); });
-    exp_avg_slow = moment(MomentCodes::with_sign, [](std::size_t i) { return 0.1F * normal(4 * i + 9); });
+    exp_avg = stored(Moment::exp_avg, [](std::size_t i) { return 0.1F * normal(4 * i + 1); });
+    exp_avg_slow = stored(Moment::exp_avg_slow, [](std::size_t i) { return 0.1F * normal(4 * i + 9); });
     exp_avg_sq =
-        moment(MomentCodes::squares, [](std::size_t i) { return std::abs(0.01F * normal(4 * i + 2)); });
+        stored(Moment::exp_avg_sq, [](std::size_t i) { return std::abs(0.01F * normal(4 * i + 2)); });
   }
 
   template <class T, class Value>

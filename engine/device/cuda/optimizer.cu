@@ -269,6 +269,7 @@ template <int moment_count>
 struct CodedMoments {
   static constexpr int count = moment_count;
   std::uint8_t* blocks[count];  ///< those that the elements lie in
+  bfloat16* slow[count];        ///< null, or elements that are not coded
   MomentCodes codes[count];
   std::int64_t before;    ///< elements of the first block that lie before the stretch
   std::int64_t elements;  ///< of the stretch
@@ -280,7 +281,10 @@ struct CodedMoments {
         unit(state.unit),
         first(static_cast<std::uint32_t>(state.first)) {
     for (int k = 0; k < count; ++k) {
-      blocks[k] = static_cast<std::uint8_t*>(state.of(moments.at(k)));
+      void* const memory = state.of(moments.at(k));
+      const bool is_coded = state.format.format_of(moments.at(k)) == MomentFormat::coded;
+      blocks[k] = is_coded ? static_cast<std::uint8_t*>(memory) : nullptr;
+      slow[k] = is_coded ? nullptr : static_cast<bfloat16*>(memory);
       codes[k] = codes_of(moments.at(k));
     }
   }
@@ -318,15 +322,25 @@ __device__ void change_moments(const Moments& x, std::uint32_t rounding, const C
   const bool is_there = at < x.in_blocks();
   const std::int64_t code = coded_offset(at) + at % kCodedBlock;
   const std::int64_t exponent = coded_offset(at) + kCodedBlock + at % kCodedBlock / kCodedGroup;
+  const bool is_changed = i >= 0 && i < x.elements;
   float values[Moments::count] = {};
 #pragma unroll
-  for (int k = 0; k < Moments::count; ++k)
-    if (is_there) values[k] = decode(x.codes[k], x.blocks[k][code], x.blocks[k][exponent]);
+  for (int k = 0; k < Moments::count; ++k) {
+    if (x.slow[k] == nullptr) {
+      if (is_there) values[k] = decode(x.codes[k], x.blocks[k][code], x.blocks[k][exponent]);
+    } else if (is_changed) {
+      values[k] = to_float(x.slow[k][i]);
+    }
+  }
   const std::uint32_t random =
       mix_bits(rounding_key(rounding, x.unit) + x.first + static_cast<std::uint32_t>(i));
-  if (i >= 0 && i < x.elements) change(i, random, values);
+  if (is_changed) change(i, random, values);
 #pragma unroll
   for (int k = 0; k < Moments::count; ++k) {
+    if (x.slow[k] != nullptr) {
+      if (is_changed) x.slow[k][i] = round_stochastically(values[k], random_half(random, k));
+      continue;
+    }
     const std::uint32_t of_group = group_exponent(largest_of_group(values[k]));
     if (!is_there) continue;
     x.blocks[k][code] = encode(x.codes[k], values[k], of_group, random_half(random, k));

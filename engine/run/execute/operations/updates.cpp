@@ -44,7 +44,8 @@ void add_moments(const OperationContext& on, const Instruction& instruction, Mom
     const Operand* stored = instruction.find_operand(role_of(moment));
     if (stored == nullptr) return;
     const std::int64_t begin = std::max(on.share(instruction).kept[moment].first, instruction.piece.first);
-    (moment == Moment::ema ? state.format.average : state.format.moments) = moment_format_of(stored->type);
+    MomentFormat& format = moment == Moment::ema ? state.format.average : state.format.moments;
+    format = std::max(format, moment_format_of(stored->type));  // a slow mean may have more bits than others
     state.of(moment) = on.address(stored->buffer) + state.format.moment_offset(moment, begin, at);
   });
 }
