@@ -65,31 +65,37 @@ HWY_INLINE float largest_of_group(const float* values) {
   return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(integers, largest)));
 }
 
-/// What rounds the elements from `words` on; `number` of the moment, or -1 for what rounds to nearest.
+/// What rounds the elements from `first` on; `number` of the moment, or -1 for what rounds to nearest,
+/// without words.
 template <int number>
-HWY_INLINE hn::Vec<GroupWords> random_halves(const std::uint32_t* words) {
+HWY_INLINE hn::Vec<GroupWords> random_halves([[maybe_unused]] const std::uint32_t* words,
+                                             [[maybe_unused]] std::int64_t first) {
   const GroupWords d;
-  if constexpr (number < 0) return hn::Set(d, kRoundsToNearest);
-  auto word = hn::LoadU(d, words);
-  if constexpr (number > 1) word = mixed_bits(GroupTag(), word);
-  return number == 1 ? hn::ShiftRight<16>(word) : hn::And(word, hn::Set(d, 0xffffU));
+  if constexpr (number < 0) {
+    return hn::Set(d, kRoundsToNearest);
+  } else {
+    auto word = hn::LoadU(d, words + first);
+    if constexpr (number > 1) word = mixed_bits(GroupTag(), word);
+    return number == 1 ? hn::ShiftRight<16>(word) : hn::And(word, hn::Set(d, 0xffffU));
+  }
 }
 
-/// As encode_number(), of a group. If the exponent is NaN's, the codes mean nothing.
+/// As encode_number(), of the group that begins with value `first`. If the exponent is NaN's, the codes mean
+/// nothing.
 template <MomentCodes codes, int number>
-HWY_INLINE void encode_group(const float* values, std::uint32_t exponent, const std::uint32_t* random_words,
-                             std::uint8_t* group) {
+HWY_INLINE void encode_group(const float* values, const std::uint32_t* random_words, std::int64_t first,
+                             std::uint32_t exponent, std::uint8_t* group) {
   using Form = CodeForm<codes>;
   const GroupTag d;
   const GroupWords words;
   const GroupIntegers integers;
   const auto factor = hn::BitCast(d, hn::Set(words, (254U + Form::kTop - exponent) << 23));
   for_vectors([&](std::int64_t i) HWY_ATTR {
-    const auto value = hn::LoadU(d, values + i);
+    const auto value = hn::LoadU(d, values + first + i);
     const auto scaled = hn::Mul(hn::Abs(value), factor);
     const auto line = hn::Add(hn::Mul(scaled, hn::Set(d, 0.5F)), hn::Set(d, 2.0F));
     const auto bits = hn::BitCast(words, hn::Max(scaled, line));
-    const auto random = hn::ShiftLeft<kCodedCut - 16>(random_halves<number>(random_words + i));
+    const auto random = hn::ShiftLeft<kCodedCut - 16>(random_halves<number>(random_words, first + i));
     auto code = hn::And(hn::ShiftRight<kCodedCut>(hn::Add(bits, random)), hn::Set(words, Form::kMagnitude));
     if constexpr (Form::kSign) {
       code = hn::Or(code, hn::ShiftLeft<7>(hn::ShiftRight<31>(hn::BitCast(words, value))));
@@ -114,24 +120,27 @@ void decode_block(const std::uint8_t* block, float* out) {
   }
 }
 
+/// Of the block that begins with value `first`.
 template <MomentCodes codes, int number>
-void encode_block(const float* values, const std::uint32_t* random_words, std::uint8_t* block) {
-  std::array<std::uint32_t, kCodedBlock / kCodedGroup> exponents;
+void encode_block(const float* values, const std::uint32_t* random_words, std::int64_t first,
+                  std::uint8_t* block) {
+  constexpr std::int64_t kGroups = kCodedBlock / kCodedGroup;
+  std::array<std::uint32_t, kGroups> exponents;
   bool is_finite = true;
-  for (std::size_t g = 0; g < exponents.size(); ++g) {
-    exponents[g] = group_exponent(largest_of_group(values + static_cast<std::int64_t>(g) * kCodedGroup));
-    block[kCodedBlock + static_cast<std::int64_t>(g)] = static_cast<std::uint8_t>(exponents[g]);
-    is_finite = is_finite && exponents[g] != kNanGroupExponent;
+  for (std::int64_t g = 0; g < kGroups; ++g) {
+    std::uint32_t& exponent = nth(exponents, g);
+    exponent = group_exponent(largest_of_group(values + first + g * kCodedGroup));
+    block[kCodedBlock + g] = static_cast<std::uint8_t>(exponent);
+    is_finite = is_finite && exponent != kNanGroupExponent;
   }
-  // If one is not, its codes come out as nothing that counts, and are cleared.
-  for (std::size_t g = 0; g < exponents.size(); ++g) {
-    const std::int64_t first = static_cast<std::int64_t>(g) * kCodedGroup;
-    encode_group<codes, number>(values + first, exponents[g], random_words + first, block + first);
+  for (std::int64_t g = 0; g < kGroups; ++g) {
+    encode_group<codes, number>(values, random_words, first + g * kCodedGroup, nth(exponents, g),
+                                block + g * kCodedGroup);
   }
   if (HWY_LIKELY(is_finite)) return;
-  for (std::size_t g = 0; g < exponents.size(); ++g) {
-    if (exponents[g] == kNanGroupExponent)
-      std::fill_n(block + static_cast<std::int64_t>(g) * kCodedGroup, kCodedGroup, std::uint8_t{0});
+  for (std::int64_t g = 0; g < kGroups; ++g) {
+    if (nth(exponents, g) == kNanGroupExponent)
+      std::fill_n(block + g * kCodedGroup, kCodedGroup, std::uint8_t{0});
   }
 }
 
@@ -145,7 +154,7 @@ template <MomentCodes codes, int number>
 void encode_all(const float* values, const std::uint32_t* random_words, std::int64_t count,
                 std::uint8_t* blocks) {
   for (std::int64_t first = 0; first < count * kCodedBlock; first += kCodedBlock)
-    encode_block<codes, number>(values + first, random_words + first, blocks + coded_offset(first));
+    encode_block<codes, number>(values, random_words, first, blocks + coded_offset(first));
 }
 
 void decode_blocks(MomentCodes codes, const std::uint8_t* blocks, std::int64_t count, float* out) {

@@ -19,7 +19,7 @@ float inverse_of(const PackedStretch& stretch, const std::byte* packed) {
 }
 
 template <typename Bytes>
-auto* codes_of(const PackedStretch& stretch, Bytes* packed) {
+auto* codes_in(const PackedStretch& stretch, Bytes* packed) {
   using Code = std::conditional_t<std::is_const_v<Bytes>, const std::uint8_t, std::uint8_t>;
   return reinterpret_cast<Code*>(packed + stretch.at);
 }
@@ -41,11 +41,11 @@ const PackedStretch* stretch_at(const std::vector<PackedStretch>& part, std::int
 void read_stretch(const Packing& packing, const PackedStretch& stretch, const std::byte* packed,
                   std::int64_t first, std::int64_t count, float* values) {
   if (stretch.has_blocks()) {
-    return decode_blocks(run_of(stretch), packing.precision, codes_of(stretch, packed),
+    return decode_blocks(run_of(stretch), packing.precision, codes_in(stretch, packed),
                          scales_of(stretch, packed), first, count, values);
   }
   if (stretch.as == PackedAs::float8) {
-    const std::uint8_t* codes = codes_of(stretch, packed) + first;
+    const std::uint8_t* codes = codes_in(stretch, packed) + first;
     const float inverse = inverse_of(stretch, packed);
     std::transform(codes, codes + count, values,
                    [&](std::uint8_t code) { return static_cast<float>(decoded_float8(code, inverse)); });
@@ -68,10 +68,10 @@ void pack(const Packing& packing, std::size_t part, const void* elements, std::b
       std::memcpy(packed + stretch.at, from, count * static_cast<std::size_t>(size));
     } else if (stretch.has_blocks()) {
       encode_blocks(run_of(stretch), packing.precision, from, scales_of(stretch, packed),
-                    codes_of(stretch, packed));
+                    codes_in(stretch, packed));
     } else {
       const Float8Factors factors =
-          encode_float8({reinterpret_cast<const bfloat16*>(from), count}, {codes_of(stretch, packed), count});
+          encode_float8({reinterpret_cast<const bfloat16*>(from), count}, {codes_in(stretch, packed), count});
       std::memcpy(packed + stretch.scales_at, &factors, sizeof(factors));
     }
   }

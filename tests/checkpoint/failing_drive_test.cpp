@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::expect_error;
 using test::State;
+using test::TemporaryFolder;
 
 /// What the commands say if one fails; empty: all went well.
 std::string failure_of(const std::string& commands) {

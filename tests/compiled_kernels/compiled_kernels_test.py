@@ -30,6 +30,8 @@ KERNELS = {
     "blend_kernel": Limits(1536),
     "block_squares_kernel": Limits(1024, loaded=32),  # the end, element by element
     "cached_attention_kernel": Limits(1536, stored=5, loaded=11),  # a column of two values at a time, and of what is read and written once
+    "coded_momentum_kernel": Limits(2048),
+    "coded_update_kernel": Limits(2048),
     "column_dots_kernel": Limits(1024, stored=1, loaded=82),  # as below, of two operands
     "column_sums_kernel": Limits(1280, stored=1, loaded=42),  # each column's sum and its factor; the ends of five rows at a time
     "combine_backward_kernel": Limits(1024, stored=1, loaded=2),

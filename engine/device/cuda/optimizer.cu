@@ -296,12 +296,13 @@ struct CodedMoments {
   }
 };
 
-__device__ float decode(MomentCodes codes, std::uint8_t code, std::uint32_t exponent) {
+__device__ float number_of_code(MomentCodes codes, std::uint8_t code, std::uint32_t exponent) {
   return codes == MomentCodes::squares ? decode_number<MomentCodes::squares>(code, exponent)
                                        : decode_number<MomentCodes::with_sign>(code, exponent);
 }
 
-__device__ std::uint8_t encode(MomentCodes codes, float value, std::uint32_t exponent, std::uint32_t random) {
+__device__ std::uint8_t code_of_number(MomentCodes codes, float value, std::uint32_t exponent,
+                                       std::uint32_t random) {
   return codes == MomentCodes::squares ? encode_number<MomentCodes::squares>(value, exponent, random)
                                        : encode_number<MomentCodes::with_sign>(value, exponent, random);
 }
@@ -327,7 +328,7 @@ __device__ void change_moments(const Moments& x, std::uint32_t rounding, const C
 #pragma unroll
   for (int k = 0; k < Moments::count; ++k) {
     if (x.slow[k] == nullptr) {
-      if (is_there) values[k] = decode(x.codes[k], x.blocks[k][code], x.blocks[k][exponent]);
+      if (is_there) values[k] = number_of_code(x.codes[k], x.blocks[k][code], x.blocks[k][exponent]);
     } else if (is_changed) {
       values[k] = to_float(x.slow[k][i]);
     }
@@ -343,14 +344,14 @@ __device__ void change_moments(const Moments& x, std::uint32_t rounding, const C
     }
     const std::uint32_t of_group = group_exponent(largest_of_group(values[k]));
     if (!is_there) continue;
-    x.blocks[k][code] = encode(x.codes[k], values[k], of_group, random_half(random, k));
+    x.blocks[k][code] = code_of_number(x.codes[k], values[k], of_group, random_half(random, k));
     if (at % kCodedGroup == 0) x.blocks[k][exponent] = static_cast<std::uint8_t>(of_group);
   }
 }
 
-/// What of a state is not coded. Types: an Update.
-template <typename Types, typename Coded>
-__global__ void __launch_bounds__(kUpdateThreads) coded_update_kernel(Types x, Coded moments) {
+template <typename Types>
+__global__ void __launch_bounds__(kUpdateThreads)
+    coded_update_kernel(Types x, CodedMoments<Types::count> moments) {
   if (*x.skip != 0) {
     const std::int64_t i = std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x;
     if (i < x.elements) round_run<1>(x, i);
@@ -370,10 +371,10 @@ __global__ void __launch_bounds__(kUpdateThreads) coded_update_kernel(Types x, C
 template <int count, typename Precision, typename Master, typename Coefficients>
 void update_coded(const CudaContext& context, const ParameterUpdate& call, const Coefficients& step) {
   const OptimizerState& state = call.state;
-  const auto x = update_of<Update<Coefficients, count, Precision, Master, float>>(call, step);
+  using Types = Update<Coefficients, count, Precision, Master, float>;
   const CodedMoments<count> moments(state, stepped_moments(state.rule));
-  launch(coded_update_kernel<decltype(x), decltype(moments)>, dim3(moments.thread_blocks()),
-         dim3(kUpdateThreads), 0, context.stream, x, moments);
+  launch(coded_update_kernel<Types>, dim3(moments.thread_blocks()), dim3(kUpdateThreads), 0, context.stream,
+         update_of<Types>(call, step), moments);
 }
 
 template <typename Master, typename Stored>
@@ -476,9 +477,8 @@ __device__ void mix_run(const Types& x, std::int64_t first) {
   store_run(buffers, x.buffer + first);
 }
 
-/// Moments has one, and x has another place for it.
-template <typename Types, typename Coded>
-__global__ void __launch_bounds__(kUpdateThreads) coded_momentum_kernel(Types x, Coded moments) {
+template <typename Types>
+__global__ void __launch_bounds__(kUpdateThreads) coded_momentum_kernel(Types x, CodedMoments<1> moments) {
   if (*x.skip != 0) return;
   change_moments(moments, x.step->rounding, [&](std::int64_t i, std::uint32_t /*random*/, float* buffer) {
     x.direction[i] = mix_element(*x.step, x.gradient[i], *buffer);
@@ -514,10 +514,10 @@ Types momentum_of(const MomentumMix& call) {
 
 template <typename Precision>
 void mix_coded(const CudaContext& context, const MomentumMix& call) {
-  const auto x = momentum_of<Momentum<Precision, float>>(call);
+  using Types = Momentum<Precision, float>;
   const CodedMoments<1> moments(call.state, Moments{kMixedMoment});
-  launch(coded_momentum_kernel<decltype(x), CodedMoments<1>>, dim3(moments.thread_blocks()),
-         dim3(kUpdateThreads), 0, context.stream, x, moments);
+  launch(coded_momentum_kernel<Types>, dim3(moments.thread_blocks()), dim3(kUpdateThreads), 0, context.stream,
+         momentum_of<Types>(call), moments);
 }
 
 template <typename Precision, typename Stored>
