@@ -2,7 +2,9 @@
 // the same bits.
 #include "optim/moment_codes.h"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
+#include <bit>
 
 #include "base/nth.h"
 
@@ -120,7 +122,7 @@ void decode_block(const std::uint8_t* block, float* out) {
   }
 }
 
-/// Of the block that begins with value `first`.
+/// Encodes the block that begins with value `first`.
 template <MomentCodes codes, int number>
 void encode_block(const float* values, const std::uint32_t* random_words, std::int64_t first,
                   std::uint8_t* block) {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -58,7 +57,8 @@ struct CodeForm {
 /// NaN.
 inline constexpr std::uint32_t kSmallestGroupExponent = 32, kNanGroupExponent = 255;
 
-/// Of a group whose largest magnitude is `largest`. The group then has codes on either side of each number.
+/// The exponent of a group whose largest magnitude is `largest`. With it the group has codes on either side
+/// of each number.
 constexpr std::uint32_t group_exponent(float largest) {
   const std::uint32_t below_last_bit = (1U << kCodedCut) - 1;
   const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(largest) + below_last_bit) >> 23;

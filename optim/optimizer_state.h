@@ -29,7 +29,7 @@ struct OptimizerState {
   void*& of(Moment moment) { return moments[moment]; }
   void* of(Moment moment) const { return moments[moment]; }
 
-  /// Of all blocks that the elements lie in, if it is coded.
+  /// Counts a moment's bytes: those of all blocks that the elements lie in, if it is coded.
   Bytes moment_bytes(Moment moment) const {
     const std::int64_t before = format.format_of(moment) == MomentFormat::coded ? first % kCodedBlock : 0;
     return format.moment_bytes(moment, before + elements);

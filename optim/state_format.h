@@ -38,7 +38,7 @@ struct StateFormat {
     if (moment == Moment::ema) return average;
     return moment == Moment::exp_avg_slow ? std::min(moments, MomentFormat::bf16) : moments;
   }
-  /// Of a moment of elements that begin with a block.
+  /// Counts the bytes of a moment, for elements that begin with a block.
   constexpr Bytes moment_bytes(Moment moment, std::int64_t elements) const {
     switch (format_of(moment)) {
       case MomentFormat::bf16:

@@ -140,7 +140,7 @@ TEST(RuleGoldens, AreWhatEachRuleGives) {
   }
 }
 
-/// Of a way to where weights are, how far off its end is.
+/// The distance between where weights end and where they should, as a part of the way to there.
 double error_of_way(const std::vector<float>& from, const std::vector<float>& to,
                     const std::vector<float>& expected) {
   double error = 0, way = 0;
