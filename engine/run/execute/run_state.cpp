@@ -277,25 +277,22 @@ void RunState::store_packed(const StateEntry& place, Flat flat, std::span<const 
   if (stored_parameter_.size() < part_bytes) stored_parameter_ = Arena(part_bytes);
   const std::span elements =
       span_of(reinterpret_cast<Stored*>(stored_parameter_.data()), packing.part_elements);
-  std::byte* data = address(place.buffer);
-  const std::span<std::byte> bytes =
-      data != nullptr ? span_of(data, buffer(place.buffer).bytes) : stage(place.buffer, stored_);
   const std::size_t first = place.is_whole ? 0 : packed_part(packing);
   const std::size_t last = place.is_whole ? packing.parts.size() : first + 1;
-  std::byte* packed = bytes.data();
-  for (std::size_t part = first; part < last; ++part, packed += packing.part_bytes) {
-    const std::span<const float> mine = values.first(std::min(values.size(), elements.size()));
-    for_ranges(std::ssize(mine), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
-      std::transform(mine.data() + begin, mine.data() + end, elements.data() + begin, convert);
-    });
-    std::fill(elements.begin() + std::ssize(mine), elements.end(), Stored(0.0F));
-    const BlockScales scales{nth(model_.units, place.unit), flat, plan_.strategy.packed.format_of(flat),
-                             read_tensor};
-    scales.write(packing, part, elements.data(), packed);
-    pack(packing, part, elements.data(), packed);
-    values = values.subspan(mine.size());
-  }
-  if (data == nullptr) write(place.buffer, bytes);
+  fill(place.buffer, [&](std::byte* packed) {
+    for (std::size_t part = first; part < last; ++part, packed += packing.part_bytes) {
+      const std::span<const float> mine = values.first(std::min(values.size(), elements.size()));
+      for_ranges(std::ssize(mine), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+        std::transform(mine.data() + begin, mine.data() + end, elements.data() + begin, convert);
+      });
+      std::fill(elements.begin() + std::ssize(mine), elements.end(), Stored(0.0F));
+      const BlockScales scales{nth(model_.units, place.unit), flat, plan_.strategy.packed.format_of(flat),
+                               read_tensor};
+      scales.write(packing, part, elements.data(), packed);
+      pack(packing, part, elements.data(), packed);
+      values = values.subspan(mine.size());
+    }
+  });
 }
 
 void RunState::store(const StateEntry& place, std::span<const float> values, const ReadTensor& read_tensor) {
