@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/device.h"
+#include "engine/device/direction.h"
 #include "engine/device/kernel_calls.h"
 #include "engine/device/newton_schulz.h"
 #include "optim/update.h"
@@ -468,6 +469,24 @@ void bench_newton_schulz(benchmark::State& state, std::int64_t rows, std::int64_
   });
 }
 
+/// Adafactor's of one matrix, whose gradient four kernels read and one writes.
+void bench_adafactor(benchmark::State& state, std::int64_t rows, std::int64_t columns) {
+  const Operand gradient = operand(kBf16, rows, columns), factors = vector_of(kFp32, rows + columns);
+  const Operand workspace =
+      vector_of(kFp32, direction_bytes(UpdateRule::adafactor, rows, columns) / size_of(kFp32));
+  const DeviceArray<UpdateCoefficients> steps(
+      device(), {coefficients({.policy = {.rule = UpdateRule::adafactor, .settings = {.epsilon = 1e-30}}})});
+  const DeviceArray<std::uint32_t> skip(device(), {0});
+  const DirectionRule rule = {.rule = UpdateRule::adafactor,
+                              .skip = skip.data(),
+                              .step = steps.data(),
+                              .factors = static_cast<float*>(factors.matrix().data)};
+  constexpr double kPasses = 5;
+  measure_bytes(state, kPasses * gradient.bytes(), [&](Kernels& kernels) {
+    find_direction(kernels, rule, gradient, static_cast<std::byte*>(workspace.matrix().data));
+  });
+}
+
 std::vector<MatmulCase> matmul_cases() {
   const Shapes& s = shapes();
   const std::int64_t tokens = s.tokens(), hidden = s.hidden;
@@ -560,10 +579,11 @@ void register_all() {
   add("adamw_smallest_state", adamw({.master = MasterFormat::split, .moments = MomentFormat::bf16}));
   add("sum_of_squares", bench_sum_of_squares);
   for (const std::int64_t columns : {shapes().hidden, shapes().down}) {
-    const std::string name =
-        "newton_schulz/" + std::to_string(shapes().hidden) + "x" + std::to_string(columns);
-    add(name.c_str(),
+    const std::string size = std::to_string(shapes().hidden) + "x" + std::to_string(columns);
+    add(("newton_schulz/" + size).c_str(),
         [columns](benchmark::State& state) { bench_newton_schulz(state, shapes().hidden, columns); });
+    add(("adafactor/" + size).c_str(),
+        [columns](benchmark::State& state) { bench_adafactor(state, shapes().hidden, columns); });
   }
 }
 

@@ -41,7 +41,8 @@ struct MomentumAt {
 };
 
 /// Changes the buffer, and gives the direction.
-HWY_INLINE FloatVector mixed(const MuonCoefficients& s, FloatVector stored_gradient, FloatVector& buffer) {
+HWY_INLINE FloatVector mixed(const DirectionCoefficients& s, FloatVector stored_gradient,
+                             FloatVector& buffer) {
   const FloatTag d;
   const auto part = hn::Set(d, s.new_part), scale = hn::Set(d, s.gradient_scale);
   const auto gradient = hn::Mul(stored_gradient, scale);
@@ -50,7 +51,7 @@ HWY_INLINE FloatVector mixed(const MuonCoefficients& s, FloatVector stored_gradi
 }
 
 template <class Precision, class Stored>
-HWY_INLINE void mix(const MuonCoefficients& s, const MomentumAt<Precision, Stored>& at) {
+HWY_INLINE void mix(const DirectionCoefficients& s, const MomentumAt<Precision, Stored>& at) {
   const FloatTag d;
   constexpr Order kOrder = Order::in_turn;
   const auto gradient = load_two<kOrder>(d, at.gradient);
@@ -71,7 +72,7 @@ HWY_INLINE void mix(const MuonCoefficients& s, const MomentumAt<Precision, Store
 
 /// At most two vectors of elements: through a buffer.
 template <class Precision, class Stored>
-void mix_partial(const MuonCoefficients& s, const MomentumAt<Precision, Stored>& at, std::size_t count) {
+void mix_partial(const DirectionCoefficients& s, const MomentumAt<Precision, Stored>& at, std::size_t count) {
   constexpr std::size_t kLanes = 2 * hn::MaxLanes(FloatTag());
   HWY_ALIGN Precision gradient[kLanes] = {};
   HWY_ALIGN Stored buffer[kLanes] = {};
@@ -82,7 +83,7 @@ void mix_partial(const MuonCoefficients& s, const MomentumAt<Precision, Stored>&
   std::memcpy(at.buffer, buffer, count * sizeof(Stored));
 }
 
-void mix_all(const MuonCoefficients& s, const OptimizerState& state, void* direction) {
+void mix_all(const DirectionCoefficients& s, const OptimizerState& state, void* direction) {
   with_state_types(state.precision, state.format,
                    [&]<class Precision, class Master, class Stored>(Precision, Master, Stored) HWY_ATTR {
                      const MomentumAt<Precision, Stored> all = {
@@ -107,7 +108,7 @@ namespace {
 HWY_EXPORT(mix_all);
 
 template <typename Precision, typename Stored>
-void mix_plainly(const MuonCoefficients& s, const OptimizerState& state, Precision* direction) {
+void mix_plainly(const DirectionCoefficients& s, const OptimizerState& state, Precision* direction) {
   const auto* gradients = static_cast<const Precision*>(state.gradient);
   auto* buffers = static_cast<Stored*>(state.of(Moment::momentum_buffer));
   const std::uint32_t key = rounding_key(s.rounding, state.unit) + static_cast<std::uint32_t>(state.first);
@@ -134,21 +135,21 @@ void* direction_of(const OptimizerState& part, const OptimizerState& state, void
 
 void mix_momentum(const UpdateCoefficients& step, const OptimizerState& state, void* direction) {
   for_chunks(state, [&](const OptimizerState& chunk) {
-    with_decoded(chunk, Moments{kMixedMoment}, step.muon.rounding, MomentCoder(),
+    with_decoded(chunk, Moments{kMixedMoment}, step.direction.rounding, MomentCoder(),
                  [&](const OptimizerState& part) {
-                   HWY_DYNAMIC_DISPATCH(mix_all)(step.muon, part, direction_of(part, state, direction));
+                   HWY_DYNAMIC_DISPATCH(mix_all)(step.direction, part, direction_of(part, state, direction));
                  });
   });
 }
 
 void mix_momentum_reference(const UpdateCoefficients& step, const OptimizerState& state, void* direction) {
-  with_decoded(state, Moments{kMixedMoment}, step.muon.rounding, kPlainCoder,
+  with_decoded(state, Moments{kMixedMoment}, step.direction.rounding, kPlainCoder,
                [&](const OptimizerState& part) {
                  void* const of_part = direction_of(part, state, direction);
                  with_state_types(
                      part.precision, part.format,
                      [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
-                       mix_plainly<Precision, Stored>(step.muon, part, static_cast<Precision*>(of_part));
+                       mix_plainly<Precision, Stored>(step.direction, part, static_cast<Precision*>(of_part));
                      });
                });
 }

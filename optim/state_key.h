@@ -17,8 +17,9 @@ namespace strata {
 enum class StateKey : std::uint8_t {
   parameter,  ///< what is computed with, unless that is its own master
   master,
-  moment,  ///< the first; the others follow, in the order of Moment
-  frozen = moment + kMoments.size(),
+  moment,                              ///< the first; the others follow, in the order of Moment
+  factors = moment + kMoments.size(),  ///< of rules that keep them: means of squares of rows and of columns
+  frozen,
   constants,
   loss_scale
 };
@@ -29,7 +30,7 @@ constexpr StateKey key_of(Moment moment) {
 
 /// Nothing for what is no moment.
 constexpr std::optional<Moment> moment_of(StateKey key) {
-  if (key < StateKey::moment || key >= StateKey::frozen) return std::nullopt;
+  if (key < StateKey::moment || key >= StateKey::factors) return std::nullopt;
   return static_cast<Moment>(static_cast<int>(key) - static_cast<int>(StateKey::moment));
 }
 
@@ -49,6 +50,8 @@ constexpr std::string_view name_of(StateKey key) {
       return "parameter";
     case StateKey::master:
       return "master";
+    case StateKey::factors:
+      return "factors";
     case StateKey::frozen:
       return "frozen";
     case StateKey::constants:

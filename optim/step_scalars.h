@@ -59,12 +59,16 @@ struct AdemamixCoefficients {
   std::uint32_t rounding;
 };
 
-/// The scalars of one Muon step.
-struct MuonCoefficients {
+/// The scalars of one step of a rule that needs whole tensors.
+struct DirectionCoefficients {
   float gradient_scale;
-  float new_part;       ///< 1 - momentum: of the gradient in the buffer
-  float keep;           ///< 1 - lr·wd
-  float learning_rate;  ///< times the policy's scale
+  float new_part;                  ///< 1 - momentum: of the gradient in the momentum buffer
+  float factored_scale;            ///< what is multiplied by it is squared for the factors
+  float keep_squares, add_square;  ///< parts of the factors and of new squares in the next factors
+  float epsilon;
+  float clip_threshold;  ///< of Adafactor: the largest root mean square of a direction
+  float keep;            ///< 1 - lr·wd
+  float learning_rate;   ///< times the policy's scale
   std::uint32_t rounding;
 };
 
@@ -76,7 +80,7 @@ union UpdateCoefficients {
   LionCoefficients lion;
   RootCoefficients root;
   AdemamixCoefficients ademamix;
-  MuonCoefficients muon;
+  DirectionCoefficients direction;
 
   template <UpdateRule rule>
   constexpr const auto& of() const {
@@ -88,8 +92,8 @@ union UpdateCoefficients {
       return lion;
     } else if constexpr (rule == UpdateRule::ademamix) {
       return ademamix;
-    } else if constexpr (rule == UpdateRule::muon) {
-      return muon;
+    } else if constexpr (needs_whole_tensors(rule)) {
+      return direction;
     } else {
       return root;
     }

@@ -98,7 +98,7 @@ float moved(const AdemamixCoefficients& s, float gradient, float master, Floats<
 }
 
 /// `direction`: what stands in the gradient's place.
-float moved(const MuonCoefficients& s, float direction, float master, Floats<0>& /*none*/) {
+float moved(const DirectionCoefficients& s, float direction, float master, Floats<0>& /*none*/) {
   return s.keep * master - s.learning_rate * direction;
 }
 
@@ -107,7 +107,7 @@ template <typename Coefficients>
 float gradient_factor(const Coefficients& s) {
   return s.gradient_scale;
 }
-float gradient_factor(const MuonCoefficients& /*a direction has its length*/) {
+float gradient_factor(const DirectionCoefficients& /*a direction has its length*/) {
   return 1;
 }
 
@@ -222,6 +222,29 @@ RootCoefficients root_coefficients(const UpdateStep& step, float rate, std::uint
           .rounding = rounding};
 }
 
+DirectionCoefficients direction_coefficients(const UpdateStep& step, float rate, std::uint32_t rounding) {
+  const RuleSettings& settings = step.policy.settings;
+  const UpdateRule rule = step.policy.rule;
+  double keep_squares = 1, add_square = 1;  // of adagrad_rowwise
+  if (rule == UpdateRule::normuon) {
+    keep_squares = settings.beta2;
+    add_square = 1 - settings.beta2;
+  } else if (rule == UpdateRule::adafactor) {
+    add_square = std::pow(static_cast<double>(step.step), settings.decay_rate);
+    keep_squares = 1 - add_square;
+  }
+  return {.gradient_scale = step.gradient_scale,
+          .new_part = one_minus(settings.momentum),
+          .factored_scale = orthogonalizes(rule) ? 1 : step.gradient_scale,
+          .keep_squares = static_cast<float>(keep_squares),
+          .add_square = static_cast<float>(add_square),
+          .epsilon = static_cast<float>(settings.epsilon),
+          .clip_threshold = static_cast<float>(settings.clip_threshold),
+          .keep = keep(step, rate),
+          .learning_rate = static_cast<float>(rate * settings.scale),
+          .rounding = rounding};
+}
+
 }  // namespace
 
 UpdateCoefficients coefficients(const UpdateStep& step) {
@@ -249,11 +272,10 @@ UpdateCoefficients coefficients(const UpdateStep& step) {
     case UpdateRule::ademamix:
       return {.ademamix = ademamix_coefficients(step, rate, rounding)};
     case UpdateRule::muon:
-      return {.muon = {.gradient_scale = step.gradient_scale,
-                       .new_part = one_minus(policy.settings.momentum),
-                       .keep = keep(step, rate),
-                       .learning_rate = static_cast<float>(rate * policy.settings.scale),
-                       .rounding = rounding}};
+    case UpdateRule::normuon:
+    case UpdateRule::adafactor:
+    case UpdateRule::adagrad_rowwise:
+      return {.direction = direction_coefficients(step, rate, rounding)};
   }
   return {};
 }

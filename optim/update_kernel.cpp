@@ -206,7 +206,8 @@ HWY_INLINE Updated<2> updated(const RootCoefficients& s, hn::Vec<Floats> gradien
 }
 
 /// `direction`: what stands in the gradient's place.
-HWY_INLINE Updated<0> updated(const MuonCoefficients& s, hn::Vec<Floats> direction, const Updated<0>& from) {
+HWY_INLINE Updated<0> updated(const DirectionCoefficients& s, hn::Vec<Floats> direction,
+                              const Updated<0>& from) {
   const Floats d;
   return {hn::Sub(hn::Mul(hn::Set(d, s.keep), from.master), hn::Mul(hn::Set(d, s.learning_rate), direction)),
           {}};

@@ -2,6 +2,7 @@
 // is (engine/model/graph/unit.h): a stretch of a flat parameter has forgotten it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,7 +16,9 @@ struct RuleSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, alpha = 0.99, momentum = 0;
   double beta3 = 0.9999;         ///< of ademamix
   std::int64_t slow_warmup = 0;  ///< updates in which its alpha and beta3 rise
-  double scale = 1;              ///< of muon: on the learning rate, but not on the decay, by a matrix's shape
+  double scale = 1;              ///< of muon and normuon: on the learning rate, but not on the decay
+  double decay_rate = -0.8;      ///< of adafactor, as clip_threshold
+  double clip_threshold = 1;
   friend bool operator==(const RuleSettings&, const RuleSettings&) = default;
 };
 
@@ -36,6 +39,10 @@ inline Moments kept_moments(const UpdateRules& rules, bool averages) {
   Moments moments = averages ? Moments{Moment::ema} : Moments();
   for (const auto& [rule, tensors] : rules) moments = moments | moments_of(rule);
   return moments;
+}
+
+inline bool keeps_factors(const UpdateRules& rules) {
+  return std::ranges::any_of(rules, [](const auto& rule) { return keeps_factors(rule.first); });
 }
 
 }  // namespace strata

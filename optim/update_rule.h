@@ -102,19 +102,33 @@ enum class UpdateRule : std::uint8_t {
   /// b = momentum·b + (1-momentum)·g; d = momentum·b + (1-momentum)·g; o: d of a whole matrix with singular
   /// values near 1 (optim/newton_schulz.h); theta -= lr·wd·theta; theta -= lr · scale · o
   /// (Jordan et al. 2024, torch.optim.Muon)
-  muon
+  muon,
+  /// b and o as in muon; v = b2·v + (1-b2) · mean of o² over a row; n = o / (sqrt(v) + eps); d = n / rms(n);
+  /// theta -= lr·wd·theta; theta -= lr · scale · d   (NorMuon, Li et al. 2025)
+  normuon,
+  /// h = g² + eps; b = 1 - t^decay_rate; r = b·r + (1-b) · mean of h over a row, c: over a column;
+  /// u = g / sqrt(r·c / mean of r); d = u / max(1, rms(u) / clip_threshold); theta -= lr·wd·theta;
+  /// theta -= lr · d. A vector has v = b·v + (1-b)·h, and u = g / sqrt(v). (Shazeer & Stern 2018,
+  /// transformers.Adafactor with scale_parameter and relative_step false)
+  adafactor,
+  /// s = s + mean of g² over a row; theta -= lr·wd·theta; theta -= lr · g / (sqrt(s) + eps). A vector has an
+  /// s
+  /// for each element. (FBGEMM's exact row-wise Adagrad)
+  adagrad_rowwise
 };
 inline constexpr std::array kUpdateRules = {
-    UpdateRule::adamw,   UpdateRule::sgd,      UpdateRule::sgd_momentum,
-    UpdateRule::lion,    UpdateRule::rmsprop,  UpdateRule::rmsprop_momentum,
-    UpdateRule::adagrad, UpdateRule::ademamix, UpdateRule::muon};
+    UpdateRule::adamw,   UpdateRule::sgd,       UpdateRule::sgd_momentum,
+    UpdateRule::lion,    UpdateRule::rmsprop,   UpdateRule::rmsprop_momentum,
+    UpdateRule::adagrad, UpdateRule::ademamix,  UpdateRule::muon,
+    UpdateRule::normuon, UpdateRule::adafactor, UpdateRule::adagrad_rowwise};
 constexpr const auto& values_of(UpdateRule) {
   return kUpdateRules;
 }
 
 constexpr std::string_view name_of(UpdateRule rule) {
   constexpr EnumTable<UpdateRule, std::string_view> kNames = {
-      "adamw", "sgd", "sgd_momentum", "lion", "rmsprop", "rmsprop_momentum", "adagrad", "ademamix", "muon"};
+      "adamw",   "sgd",      "sgd_momentum", "lion",    "rmsprop",   "rmsprop_momentum",
+      "adagrad", "ademamix", "muon",         "normuon", "adafactor", "adagrad_rowwise"};
   return kNames[rule];
 }
 
@@ -123,9 +137,12 @@ constexpr Moments moments_of(UpdateRule rule) {
     case UpdateRule::adamw:
       return {Moment::exp_avg, Moment::exp_avg_sq};
     case UpdateRule::sgd:
+    case UpdateRule::adafactor:
+    case UpdateRule::adagrad_rowwise:
       return Moments();  // nvcc 13.0 makes a list of one moment of {}
     case UpdateRule::sgd_momentum:
     case UpdateRule::muon:
+    case UpdateRule::normuon:
       return {Moment::momentum_buffer};
     case UpdateRule::lion:
       return {Moment::exp_avg};
@@ -141,10 +158,21 @@ constexpr Moments moments_of(UpdateRule rule) {
   return Moments();
 }
 
-/// Whether a step needs a tensor's gradient as a matrix. Then mix_momentum() (optim/momentum.h) comes first,
-/// the matrix is orthogonalized, and update() only takes the step.
-constexpr bool needs_matrices(UpdateRule rule) {
-  return rule == UpdateRule::muon;
+/// Whether a step needs the gradient of a whole tensor, to make of it the direction that update() takes a
+/// step along. The direction stands in the gradient's place.
+constexpr bool needs_whole_tensors(UpdateRule rule) {
+  return rule >= UpdateRule::muon;
+}
+
+/// Whether it has steps of orthogonalized matrices. Then mix_momentum() (optim/momentum.h) comes before.
+constexpr bool orthogonalizes(UpdateRule rule) {
+  return rule == UpdateRule::muon || rule == UpdateRule::normuon;
+}
+
+/// Whether it keeps sums or means of squares for each row of a matrix, or also each column: the factors of
+/// its tensors.
+constexpr bool keeps_factors(UpdateRule rule) {
+  return needs_whole_tensors(rule) && rule != UpdateRule::muon;
 }
 
 /// What mix_momentum() changes.
@@ -152,7 +180,7 @@ inline constexpr Moment kMixedMoment = Moment::momentum_buffer;
 
 /// Those that update() changes.
 constexpr Moments stepped_moments(UpdateRule rule) {
-  return needs_matrices(rule) ? Moments() : moments_of(rule);
+  return orthogonalizes(rule) ? Moments() : moments_of(rule);
 }
 
 template <UpdateRule rule>
@@ -178,6 +206,12 @@ decltype(auto) with_rule(UpdateRule rule, const Body& body) {
       return body(RuleConstant<UpdateRule::ademamix>());
     case UpdateRule::muon:
       return body(RuleConstant<UpdateRule::muon>());
+    case UpdateRule::adafactor:
+      return body(RuleConstant<UpdateRule::adafactor>());
+    case UpdateRule::normuon:
+      return body(RuleConstant<UpdateRule::normuon>());
+    case UpdateRule::adagrad_rowwise:
+      return body(RuleConstant<UpdateRule::adagrad_rowwise>());
     default:
       return body(RuleConstant<UpdateRule::adamw>());
   }

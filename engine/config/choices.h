@@ -122,12 +122,29 @@ struct Words<DecayShape> {
   static constexpr std::array<std::string_view, 3> list = {"linear", "cosine", "sqrt"};
 };
 
-enum class OptimizerType : std::uint8_t { adamw, ademamix, muon, lion, rmsprop, adagrad, sgd };
+enum class OptimizerType : std::uint8_t {
+  adamw,
+  ademamix,
+  muon,
+  normuon,
+  lion,
+  rmsprop,
+  adagrad,
+  adagrad_rowwise,
+  adafactor,
+  sgd
+};
 template <>
 struct Words<OptimizerType> {
-  static constexpr std::array<std::string_view, 7> list = {"adamw",   "ademamix", "muon", "lion",
-                                                           "rmsprop", "adagrad",  "sgd"};
+  static constexpr std::array<std::string_view, 10> list = {
+      "adamw",   "ademamix",        "muon",      "normuon", "lion", "rmsprop",
+      "adagrad", "adagrad_rowwise", "adafactor", "sgd"};
 };
+
+/// Whether it updates matrices of blocks, and AdamW all else.
+constexpr bool orthogonalizes(OptimizerType type) {
+  return type == OptimizerType::muon || type == OptimizerType::normuon;
+}
 
 /// What muon multiplies the learning rate of a matrix by, under torch.optim.Muon's names.
 enum class MuonScaling : std::uint8_t { match_rms_adamw, original, spectral_unclamped };

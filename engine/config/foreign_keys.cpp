@@ -141,7 +141,11 @@ std::span<const ForeignKey> foreign_keys() {
        "optimizer.clip_norm", "1 if left out, and 0 for none"},
       {"ema ema_decay use_ema ema_rate model_ema", "train.ema.decay", "such as 0.999; 0 for no averages"},
       {"optim optimizer_type optimizer_name", "optimizer.type",
-       "adamw, ademamix, lion, rmsprop, adagrad or sgd"},
+       "adamw, ademamix, lion, rmsprop, adagrad, adafactor or sgd"},
+      {"scale_parameter relative_step warmup_init", "",
+       "has no counterpart: adafactor's steps are optimizer.lr times the schedule's factor, as with all "
+       "three "
+       "false"},
       {"optimizer.params", "optimizer",
        "its keys lr, betas, epsilon and weight_decay stand there themselves"},
       {"lr_scheduler lr_scheduler_type scheduler lr_decay_style decay_type lr_schedule",
@@ -264,11 +268,14 @@ std::span<const ForeignValue> foreign_values() {
       {"optimizer.type", "lion_32bit paged_lion_32bit fused_lion fusedlion cpu_lion deepspeedcpulion",
        "write lion"},
       {"optimizer.type", "lion_8bit paged_lion_8bit", "write lion, with optimizer.moments: 8bit"},
+      {"optimizer.type", "ada_factor adafactor_torch", "write adafactor"},
+      {"optimizer.type", "nor_muon", "write normuon"},
+      {"optimizer.type", "rowwise_adagrad exact_rowwise_adagrad row_wise_adagrad", "write adagrad_rowwise"},
       {"optimizer.type", "rmsprop_bnb rmsprop_bnb_32bit", "write rmsprop"},
       {"optimizer.type", "rmsprop_bnb_8bit", "write rmsprop, with optimizer.moments: 8bit"},
       {"optimizer.type", "cpu_adagrad deepspeedcpuadagrad", "write adagrad"},
       {"optimizer.type",
-       "adafactor lamb lars sophia schedule_free_adamw galore_adamw apollo_adamw shampoo soap "
+       "lamb lars sophia schedule_free_adamw galore_adamw apollo_adamw shampoo soap "
        "came_pytorch adalomo lomo",
        "Strata has no other optimizer"},
       {"optimizer.schedule.type", "constant_with_warmup warmuplr",

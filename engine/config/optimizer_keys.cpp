@@ -28,12 +28,15 @@ std::string check_group_types(const RunConfig& config) {
   const std::vector<TensorGroup>& groups = config.optimizer.groups;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (!groups[g].type) continue;
-    if (config.optimizer.type != muon) {
-      return fmt::format("type of group {} belongs to optimizer.type muon, not {}", g + 1,
-                         word_of(config.optimizer.type));
+    const OptimizerType type = config.optimizer.type;
+    if (!orthogonalizes(type)) {
+      return fmt::format("type of group {} belongs to optimizer.type muon or normuon, not {}", g + 1,
+                         word_of(type));
     }
-    if (*groups[g].type != muon && *groups[g].type != adamw)
-      return fmt::format("type of group {} must be muon or adamw, not {}", g + 1, word_of(*groups[g].type));
+    if (*groups[g].type != type && *groups[g].type != adamw) {
+      return fmt::format("type of group {} must be {} or adamw, not {}", g + 1, word_of(type),
+                         word_of(*groups[g].type));
+    }
   }
   return "";
 }
@@ -49,16 +52,22 @@ void add_optimizer(std::vector<Key>& keys) {
       "type", &S::type, "",
       "adamw: Adam with decoupled weight decay, as torch.optim.AdamW. ademamix: adamw with a second, slow "
       "mean of gradients (Pagliardini et al. 2024). muon: steps of matrices of blocks with singular values "
-      "near 1, as torch.optim.Muon, and adamw for all other tensors. lion: steps of the learning rate "
+      "near 1, as torch.optim.Muon, and adamw for all other tensors. normuon: muon, but with each row "
+      "divided by the root of a mean of its squares (Li et al. 2025). lion: steps of the learning rate "
       "against the sign of a mean of gradients (Chen et al. 2023). rmsprop and adagrad: as in torch.optim, "
-      "not centered and without lr_decay. sgd: stochastic gradient descent, as torch.optim.SGD. ademamix "
-      "keeps three arrays of optimizer state, and adamw two; muon, lion, rmsprop and adagrad keep one; sgd "
-      "keeps none. optimizer.momentum adds one.");
+      "not centered and without lr_decay. adagrad_rowwise: adagrad with one number for each row of a "
+      "matrix, as FBGEMM has it for tables of embeddings. adafactor: the gradient over the root of a mean "
+      "of its squares. A matrix keeps a mean for each row and one for each column (Shazeer & Stern 2018), "
+      "as transformers.Adafactor without scale_parameter and relative_step. sgd: stochastic gradient "
+      "descent, as torch.optim.SGD. ademamix keeps three arrays of optimizer state, and adamw two; muon, "
+      "normuon, lion, rmsprop and adagrad keep one; sgd, adafactor and adagrad_rowwise keep none. "
+      "optimizer.momentum adds one.");
   section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
   Key& betas = section.add<NumberPair>(
       "betas", &S::betas, "",
-      "Of adamw, also beside muon, and of ademamix: decay rates of the mean of gradients and of their "
-      "squares. Of lion: the weight of the mean of gradients in a step's direction, and the decay rate of "
+      "Of adamw, also beside muon and normuon, and of ademamix: decay rates of the mean of gradients and of "
+      "their squares. normuon takes the second for rows, too. Of lion: the weight of the mean of gradients "
+      "in a step's direction, and the decay rate of "
       "that mean.",
       [](const std::optional<std::array<double, 2>>& betas) -> std::string {
         const auto is_rate = [](double b) { return b >= 0 && b < 1; };
@@ -66,7 +75,7 @@ void add_optimizer(std::vector<Key>& keys) {
                                                               : "both must be at least 0 and less than 1";
       });
   betas.default_words = "default [0.9, 0.95], of lion [0.9, 0.99], of ademamix [0.9, 0.999]";
-  require(betas, {"optimizer.type"}, of({adamw, ademamix, muon, lion}, &S::betas));
+  require(betas, {"optimizer.type"}, of({adamw, ademamix, muon, normuon, lion}, &S::betas));
   require(section.add<Number>("beta3", &S::beta3, "", "Of ademamix: the decay rate of the slow mean.",
                               [](const double& value) -> std::string {
                                 return value <= 0 || value >= 1 ? "must be greater than 0 and less than 1"
@@ -84,13 +93,14 @@ void add_optimizer(std::vector<Key>& keys) {
                ? "beta3 cannot rise from the first of optimizer.betas, which is 0"
                : "";
   });
-  Key& epsilon =
-      section.add<Number>("epsilon", &S::epsilon, "",
-                          "Of adamw, also beside muon, and of ademamix, rmsprop and adagrad: added to the "
-                          "root of the squares.",
-                          [](const std::optional<double>& epsilon) { return positive(epsilon.value_or(1)); });
-  epsilon.default_words = "default 1e-08, of adagrad 1e-10";
-  require(epsilon, {"optimizer.type"}, of({adamw, ademamix, muon, rmsprop, adagrad}, &S::epsilon));
+  Key& epsilon = section.add<Number>(
+      "epsilon", &S::epsilon, "",
+      "Of adamw, also beside muon, and of normuon, ademamix, rmsprop, adagrad and "
+      "adagrad_rowwise: added to the root of the squares. Of adafactor: added to the squares.",
+      [](const std::optional<double>& epsilon) { return positive(epsilon.value_or(1)); });
+  epsilon.default_words = "default 1e-08, of adagrad and adagrad_rowwise 1e-10, of adafactor 1e-30";
+  require(epsilon, {"optimizer.type"},
+          of({adamw, ademamix, muon, normuon, rmsprop, adagrad, adagrad_rowwise, adafactor}, &S::epsilon));
   Key& alpha = section.add<Number>(
       "alpha", &S::alpha, "",
       "Of rmsprop: the decay rate of the mean of the gradients' squares. Of ademamix: the weight of the slow "
@@ -106,22 +116,34 @@ void add_optimizer(std::vector<Key>& keys) {
   Key& momentum = section.add<Number>(
       "momentum", &S::momentum, "",
       "Of sgd and rmsprop: the factor on the momentum buffer in each step, before the gradient is added. "
-      "rmsprop divides the gradient by the root first. 0: there is no buffer. Of muon: the decay rate of the "
-      "buffer, a mean of gradients; its step is Nesterov's.",
+      "rmsprop divides the gradient by the root first. 0: there is no buffer. Of muon and normuon: the decay "
+      "rate of the buffer, a mean of gradients; their step is Nesterov's.",
       [](const std::optional<double>& momentum) { return proper_fraction(momentum.value_or(0)); });
-  momentum.default_words = "default 0, of muon 0.95";
-  require(momentum, {"optimizer.type"}, of({muon, sgd, rmsprop}, &S::momentum));
+  momentum.default_words = "default 0, of muon and normuon 0.95";
+  require(momentum, {"optimizer.type"}, of({muon, normuon, sgd, rmsprop}, &S::momentum));
   require(
       section.add<Word<MuonScaling>>(
           "muon_scaling", &S::muon_scaling, "",
           "Of muon: the factor on the learning rate, but not on the decay, of a matrix with `rows` outputs "
           "and `columns` inputs. match_rms_adamw: 0.2 · √max(rows, columns), so that steps are as long as "
           "those of adamw at one learning rate. original: √max(1, rows / columns). spectral_unclamped: "
-          "√(rows / columns)."),
+          "√(rows / columns). normuon's steps have a root mean square of 0.2, times the rate."),
       {"optimizer.type"}, of({muon}, &S::muon_scaling));
+  require(section.add<Number>(
+              "decay_rate", &S::decay_rate, "",
+              "Of adafactor: in update t, counted from 1, a mean of squares takes t^decay_rate of the "
+              "gradient's squares.",
+              [](const double& rate) { return rate < 0 ? std::string() : "must be less than 0"; }),
+          {"optimizer.type"}, of({adafactor}, &S::decay_rate));
+  require(section.add<Number>("clip_threshold", &S::clip_threshold, "",
+                              "Of adafactor: the largest root mean square of a tensor's step, but for the "
+                              "learning rate. Longer steps are made as long.",
+                              positive),
+          {"optimizer.type"}, of({adafactor}, &S::clip_threshold));
   section.add<Number>("weight_decay", &S::weight_decay, "",
-                      "Decay per step, times the learning rate. adamw, ademamix, muon and lion shrink the "
-                      "weights by it. sgd, rmsprop and adagrad add it to the gradient, so squares and "
+                      "Decay per step, times the learning rate. adamw, ademamix, muon, normuon, lion, "
+                      "adagrad_rowwise and adafactor shrink the weights by it. sgd, rmsprop and adagrad add "
+                      "it to the gradient, so squares and "
                       "momentum include it.",
                       not_below_zero);
   section.add<Word<Decay>>(
@@ -132,8 +154,9 @@ void add_optimizer(std::vector<Key>& keys) {
               "Groups of tensors with other settings: [{tensors: '*.bias', weight_decay: 0}, {tensors: "
               "['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: patterns of names, as in "
               "train.freeze. lr_factor: factor on the learning rate. weight_decay: in place of "
-              "optimizer.weight_decay and decay. type: of a run with optimizer.type muon, muon or adamw; "
-              "so adamw updates a matrix of a block, or muon one outside of them. schedule: a map in place "
+              "optimizer.weight_decay and decay. type: of a run with optimizer.type muon or normuon, that or "
+              "adamw; so adamw updates a matrix of a block, or muon one outside of them. schedule: a map in "
+              "place "
               "of optimizer.schedule, with its keys and their defaults. If several groups fit a tensor, "
               "the last one with such a key gives it. A resumed run may have other groups, but each tensor "
               "keeps its type."),
@@ -176,8 +199,10 @@ void add_optimizer(std::vector<Key>& keys) {
               "exponents, rounded at random as well. That is 2.94 bytes per parameter less for each. "
               "Results are near those of fp32, not equal."),
           {"optimizer.type", "optimizer.momentum"}, [](const RunConfig& c) -> std::string {
-            const bool keeps_any = c.optimizer.type != sgd || momentum_of(c.optimizer) > 0;
-            return keeps_any || c.optimizer.moments == S().moments
+            if (c.optimizer.moments == S().moments) return "";
+            if (c.optimizer.type == adafactor || c.optimizer.type == adagrad_rowwise)
+              return fmt::format("{} keeps no moments; leave it out", word_of(c.optimizer.type));
+            return c.optimizer.type != sgd || momentum_of(c.optimizer) > 0
                        ? ""
                        : "sgd without optimizer.momentum keeps no moments; leave it out, or give a momentum";
           });

@@ -17,7 +17,7 @@ struct TensorGroup {
   std::vector<std::string> tensors;
   std::optional<double> learning_rate_factor = {}, weight_decay = {};
   std::optional<ScheduleSection> schedule = {};
-  std::optional<OptimizerType> type = {};  ///< of a run with muon: muon or adamw
+  std::optional<OptimizerType> type = {};  ///< of a run with muon or normuon: that or adamw
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
@@ -29,8 +29,10 @@ struct OptimizerSection {
   std::int64_t slow_warmup = 0;                     ///< of ademamix; updates
   std::optional<double> epsilon = {};               ///< read it by epsilon_of()
   std::optional<double> alpha = {};                 ///< of rmsprop and ademamix; see alpha_of()
-  std::optional<double> momentum = {};              ///< of sgd, rmsprop and muon; read it by momentum_of()
+  std::optional<double> momentum = {};              ///< read it by momentum_of()
   MuonScaling muon_scaling = MuonScaling::match_rms_adamw;
+  double decay_rate = -0.8;   ///< of adafactor
+  double clip_threshold = 1;  ///< of adafactor
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
   std::vector<TensorGroup> groups;  ///< a later one overrides those before it
@@ -39,7 +41,7 @@ struct OptimizerSection {
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
   /// Whether a user may want to know which tensors are updated how.
-  bool has_several_policies() const { return !groups.empty() || type == OptimizerType::muon; }
+  bool has_several_policies() const { return !groups.empty() || orthogonalizes(type); }
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 
@@ -62,7 +64,15 @@ constexpr std::array<double, 2> betas_of(const OptimizerSection& optimizer) {
 
 /// The section's epsilon, or the type's.
 constexpr double epsilon_of(const OptimizerSection& optimizer) {
-  return optimizer.epsilon.value_or(optimizer.type == OptimizerType::adagrad ? 1e-10 : 1e-8);
+  switch (optimizer.type) {
+    case OptimizerType::adagrad:
+    case OptimizerType::adagrad_rowwise:
+      return optimizer.epsilon.value_or(1e-10);
+    case OptimizerType::adafactor:
+      return optimizer.epsilon.value_or(1e-30);
+    default:
+      return optimizer.epsilon.value_or(1e-8);
+  }
 }
 
 /// The section's alpha, or the type's: the decay rate of rmsprop, or the weight of ademamix's slow mean.
@@ -72,7 +82,7 @@ constexpr double alpha_of(const OptimizerSection& optimizer) {
 
 /// The section's momentum, or the type's.
 constexpr double momentum_of(const OptimizerSection& optimizer) {
-  return optimizer.momentum.value_or(optimizer.type == OptimizerType::muon ? 0.95 : 0);
+  return optimizer.momentum.value_or(orthogonalizes(optimizer.type) ? 0.95 : 0);
 }
 
 }  // namespace strata

@@ -58,19 +58,18 @@ class CallKinds {
   }
 };
 /// The families' headers define them.
-using AllCalls =
-    CallKinds<struct Product, struct ColumnSum, struct ColumnDots, struct ColumnScale,
-              struct MagnitudeFactors, struct RowDots, struct RowDeviation, struct NormForward,
-              struct NormBackward, struct AttentionForward, struct AttentionBackward, struct CachedAttention,
-              struct Rope, struct HeadNormForward, struct HeadNormBackward, struct ActivationForward,
-              struct ActivationBackward, struct GatedForward, struct GatedBackward, struct CrossEntropy,
-              struct SoftmaxPart, struct PartsLoss, struct PartsGradient, struct EmbeddingForward,
-              struct EmbeddingBackward, struct Addition, struct Scale, struct Blend, struct DivideByNorm,
-              struct Dropout, struct Cast, struct Zero, struct RowCopy, struct RowSum, struct RouteForward,
-              struct RouteBackward, struct LoadBalance, struct GroupRows, struct CountRows,
-              struct CombineRows, struct CombineRowsBackward, struct GroupedProduct,
-              struct GroupedWeightGradient, struct ParameterUpdate, struct MomentumMix, struct SumOfSquares,
-              struct EncodeFloat8, struct DecodeFloat8, struct DecodeBlocks>;
+using AllCalls = CallKinds<
+    struct Product, struct ColumnSum, struct ColumnDots, struct ColumnScale, struct MagnitudeFactors,
+    struct RowDots, struct RowDeviation, struct NormForward, struct NormBackward, struct AttentionForward,
+    struct AttentionBackward, struct CachedAttention, struct Rope, struct HeadNormForward,
+    struct HeadNormBackward, struct ActivationForward, struct ActivationBackward, struct GatedForward,
+    struct GatedBackward, struct CrossEntropy, struct SoftmaxPart, struct PartsLoss, struct PartsGradient,
+    struct EmbeddingForward, struct EmbeddingBackward, struct Addition, struct Scale, struct Blend,
+    struct DivideByNorm, struct Dropout, struct Cast, struct Zero, struct RowCopy, struct RowSum,
+    struct RouteForward, struct RouteBackward, struct LoadBalance, struct GroupRows, struct CountRows,
+    struct CombineRows, struct CombineRowsBackward, struct GroupedProduct, struct GroupedWeightGradient,
+    struct ParameterUpdate, struct MomentumMix, struct FactorStep, struct RowStep, struct DirectionLimit,
+    struct SumOfSquares, struct EncodeFloat8, struct DecodeFloat8, struct DecodeBlocks>;
 
 template <typename Call>
 concept CallOfAKind = AllCalls::has<Call>;

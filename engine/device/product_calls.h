@@ -52,16 +52,17 @@ struct ColumnDots {
   }
 };
 
-/// out = x · factors (+ bias), of a column each.
+/// out = x · factors (+ bias), of a column each, times a factor of the row.
 struct ColumnScale {
   Matrix x;
-  Matrix factors;    ///< fp32 [1, columns]
-  Matrix bias = {};  ///< optional [1, columns], dtype of x
-  Matrix out;        ///< like x; may be x
+  Matrix factors = {};      ///< optional fp32 [1, columns]; none: 1
+  Matrix bias = {};         ///< optional [1, columns], dtype of x
+  Matrix row_factors = {};  ///< optional fp32 [1, rows]; none: 1
+  Matrix out;               ///< like x; may be x
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, x, factors, bias, out);
+    visit_each(visit, x, factors, bias, row_factors, out);
   }
 };
 
@@ -82,7 +83,7 @@ struct MagnitudeFactors {
 /// out[0, row] = sum over columns of a · b (· factor), of a row each.
 struct RowDots {
   Matrix a, b;               ///< [rows, columns]; may be one
-  Matrix weight = {};        ///< optional [1, columns]: the factor
+  Matrix weight = {};        ///< optional [1, columns], dtype of a or fp32: the factor
   bool unit_offset = false;  ///< it is 1 + weight
   Matrix out;                ///< fp32 [1, rows], written
 

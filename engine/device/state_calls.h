@@ -40,6 +40,55 @@ struct MomentumMix {
   }
 };
 
+/// One step of the factors of a matrix, by UpdateRule::adafactor. They make a number for each row and one for
+/// each column: the gradient times both is the direction, before it is limited. A vector has no row of
+/// squares, and its elements are the columns.
+struct FactorStep {
+  const std::uint32_t* skip = nullptr;  ///< not 0: the factors stay, and the direction is 0
+  const UpdateCoefficients* step = nullptr;
+  Matrix row_squares, column_squares;  ///< fp32 [1, rows] and [1, columns]: sums of the gradient's squares
+  Matrix row_means, column_means;      ///< fp32, the factors, of the same shapes
+  Matrix row_factors, column_factors;  ///< fp32 [1, rows] and [1, columns], written
+  Matrix column_weights;               ///< fp32 [1, columns], written: the squares of column_factors
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, single(skip), single(step), row_squares, column_squares, row_means, column_means,
+               row_factors, column_factors, column_weights);
+  }
+};
+
+/// One step of a factor for each row, by UpdateRule::normuon and adagrad_rowwise, and what it makes of the
+/// row.
+struct RowStep {
+  const std::uint32_t* skip = nullptr;  ///< not 0: the factors stay, and the direction is 0
+  const UpdateCoefficients* step = nullptr;
+  Matrix squares;            ///< fp32 [1, rows]: sums of the rows' squares
+  std::int64_t columns = 0;  ///< of a row
+  Matrix means;              ///< fp32 [1, rows], the factors
+  Matrix row_factors;        ///< fp32 [1, rows], written
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, single(skip), single(step), squares, means, row_factors);
+  }
+};
+
+/// Divides row_factors by max(1, root mean square of a direction / its threshold); or, if it `normalizes`, by
+/// that root mean square.
+struct DirectionLimit {
+  const UpdateCoefficients* step = nullptr;
+  bool normalizes = false;
+  Matrix squares;  ///< fp32 [1, rows]: sums of the direction's squares, but for row_factors
+  std::int64_t columns = 0;
+  Matrix row_factors;  ///< fp32 [1, rows]
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, single(step), squares, row_factors);
+  }
+};
+
 /// *sum = sum of squares of x[1,n], fp32 or a compute dtype, with the bits of optim/gradient_norm.h. `sum`
 /// is in the device's memory.
 struct SumOfSquares {

@@ -9,6 +9,7 @@
 #include "base/precision.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/architectures/architecture_rules.h"
+#include "engine/model/factors.h"
 #include "engine/model/freeze_patterns.h"
 #include "engine/model/graph/adapters.h"
 #include "engine/model/graph/derive.h"
@@ -127,6 +128,7 @@ Model build_model(const Architecture& architecture, const ModelChanges& changes)
   }
   policies.check(model);
   model.policies = policies.policies();
+  for (Unit& unit : model.units) find_factors(unit, model.policies);
   for (const UnitGraph& graph : model.graphs) model.passes.push_back(derive(graph));
   return model;
 }

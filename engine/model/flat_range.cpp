@@ -6,7 +6,7 @@ namespace strata {
 
 std::vector<TensorPiece> pieces_in(const Unit& unit, FlatRange range) {
   std::vector<TensorPiece> pieces;
-  for (const TensorSpec& tensor : unit.tensors) {
+  for (const TensorSpec& tensor : unit.tensors_of(range.flat)) {
     if (tensor.flat != range.flat) continue;
     const std::int64_t first = std::max(range.first, tensor.offset);
     const std::int64_t last = std::min(range.end(), tensor.offset + tensor.elements);

@@ -30,7 +30,7 @@ Stretch kept_stretch(const Model& model, const Unit& unit, StateKey key) {
 }
 
 FlatRange kept_part(const Model& model, const Unit& unit, StateKey key, FlatRange range) {
-  if (range.flat == Flat::frozen) return range;
+  if (range.flat != Flat::trained) return range;
   const Stretch kept = kept_stretch(model, unit, key);
   const std::int64_t first = std::clamp(kept.first, range.first, range.end());
   const std::int64_t end = std::clamp(kept.first + kept.count, first, range.end());

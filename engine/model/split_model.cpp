@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "engine/model/build_model.h"
+#include "engine/model/factors.h"
 #include "engine/model/model.h"
 #include "engine/model/sampling_model.h"
-#include "engine/model/updated_matrices.h"
 
 namespace strata {
 namespace {
@@ -55,19 +55,6 @@ void take_copies(Unit& own, const Unit& whole, const AxisSplit& split, std::int6
   }
 }
 
-/// Matrices that are orthogonalized are put together from the parts of all ranks, each of one size.
-void require_even_matrices(const Model& part, std::int64_t ranks) {
-  for (const Unit& unit : part.units) {
-    for (const UpdatedMatrix& matrix : updated_matrices(part, unit)) {
-      if (matrix.is_whole() || matrix.own_elements() * ranks == matrix.rows * matrix.columns) continue;
-      throw ConfigError(fmt::format(
-          "optimizer.type muon needs whole matrices, and {} ranks of parallel.tensor have no equal parts of "
-          "one with {} x {}; take at most {}, one for each head of keys",
-          ranks, matrix.rows, matrix.columns, part.architecture.kv_heads));
-    }
-  }
-}
-
 }  // namespace
 
 AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank, bool sequence) {
@@ -91,7 +78,10 @@ Model split_model(const Model& whole, const AxisSplit& split) {
   part.architecture = whole.architecture;
   part.policies = whole.policies;
   part.averages = whole.averages;
-  require_even_matrices(part, split.ranks);
+  for (Unit& unit : part.units) {
+    find_factors(unit, part.policies);
+    for (TensorSpec& factor : unit.factors) factor.is_copy = split.rank > 0;
+  }
   part.graphs = whole.graphs;
   if (part.is_sampled) keep_forward_passes(part);
   if (whole.sampling) {

@@ -24,12 +24,18 @@ UpdateRule rule_of(const OptimizerSection& optimizer, OptimizerType type) {
       return UpdateRule::ademamix;
     case OptimizerType::muon:
       return UpdateRule::muon;
+    case OptimizerType::normuon:
+      return UpdateRule::normuon;
+    case OptimizerType::adagrad_rowwise:
+      return UpdateRule::adagrad_rowwise;
     case OptimizerType::lion:
       return UpdateRule::lion;
     case OptimizerType::rmsprop:
       return has_momentum ? UpdateRule::rmsprop_momentum : UpdateRule::rmsprop;
     case OptimizerType::adagrad:
       return UpdateRule::adagrad;
+    case OptimizerType::adafactor:
+      return UpdateRule::adafactor;
     case OptimizerType::sgd:
       return has_momentum ? UpdateRule::sgd_momentum : UpdateRule::sgd;
   }
@@ -55,6 +61,9 @@ double muon_scale(MuonScaling scaling, const TensorSpec& matrix) {
   return 1;
 }
 
+/// NorMuon's steps have this root mean square, which is about that of AdamW's.
+constexpr double kNorMuonScale = 0.2;
+
 }  // namespace
 
 std::string_view run_file_words(UpdateRule rule) {
@@ -77,6 +86,12 @@ std::string_view run_file_words(UpdateRule rule) {
       return "optimizer.type ademamix";
     case UpdateRule::muon:
       return "optimizer.type muon";
+    case UpdateRule::normuon:
+      return "optimizer.type normuon";
+    case UpdateRule::adagrad_rowwise:
+      return "optimizer.type adagrad_rowwise";
+    case UpdateRule::adafactor:
+      return "optimizer.type adafactor";
   }
   return "";
 }
@@ -90,8 +105,7 @@ std::string run_file_words(const UpdateRules& rules) {
 }
 
 TensorPolicies::TensorPolicies(const OptimizerSection& optimizer) : optimizer_(optimizer) {
-  const bool is_muon = optimizer.type == OptimizerType::muon;
-  const OptimizerType type = is_muon ? OptimizerType::adamw : optimizer.type;
+  const OptimizerType type = orthogonalizes(optimizer.type) ? OptimizerType::adamw : optimizer.type;
   policies_ = {policy_of(type, true), policy_of(type, false)};
   for (const TensorGroup& group : optimizer.groups)
     groups_.push_back({group, NamePatterns("optimizer.groups", group.tensors)});
@@ -108,26 +122,30 @@ UpdatePolicy TensorPolicies::policy_of(OptimizerType type, bool is_matrix) const
                        .alpha = alpha_of(optimizer_),
                        .momentum = momentum_of(optimizer_),
                        .beta3 = optimizer_.beta3,
-                       .slow_warmup = optimizer_.slow_warmup}};
+                       .slow_warmup = optimizer_.slow_warmup,
+                       .decay_rate = optimizer_.decay_rate,
+                       .clip_threshold = optimizer_.clip_threshold}};
 }
 
 void TensorPolicies::decide(Unit& unit, const std::vector<bool>& frozen, bool is_block) {
-  const bool is_muon = optimizer_.type == OptimizerType::muon;
+  const bool is_of_matrices = orthogonalizes(optimizer_.type);
   for (std::size_t i = 0; i < unit.tensors.size(); ++i) {
     if (frozen[i]) continue;
     TensorSpec& tensor = unit.tensors[i];
-    OptimizerType type = is_muon && !(is_block && is_matrix(tensor)) ? OptimizerType::adamw : optimizer_.type;
+    const bool is_of_adamw = is_of_matrices && !(is_block && is_matrix(tensor));
+    OptimizerType type = is_of_adamw ? OptimizerType::adamw : optimizer_.type;
     std::vector<std::size_t> fitting;
     for (std::size_t g = 0; g < groups_.size(); ++g)
       if (groups_[g].patterns.match(tensor.hf_name)) fitting.push_back(g);
     for (const std::size_t g : fitting) type = groups_[g].given.type.value_or(type);
-    if (type == OptimizerType::muon && !is_matrix(tensor)) {
+    if (orthogonalizes(type) && !is_matrix(tensor)) {
       throw ConfigError(fmt::format(
-          "optimizer.groups: {} has {} dimension{}, and muon updates matrices; name matrices only",
-          tensor.hf_name, tensor.hf_shape.size(), tensor.hf_shape.size() == 1 ? "" : "s"));
+          "optimizer.groups: {} has {} dimension{}, and {} updates matrices; name matrices only",
+          tensor.hf_name, tensor.hf_shape.size(), tensor.hf_shape.size() == 1 ? "" : "s", word_of(type)));
     }
     UpdatePolicy policy = policy_of(type, is_matrix(tensor));
     if (type == OptimizerType::muon) policy.settings.scale = muon_scale(optimizer_.muon_scaling, tensor);
+    if (type == OptimizerType::normuon) policy.settings.scale = kNorMuonScale;
     for (const std::size_t g : fitting) {
       const TensorGroup& given = groups_[g].given;
       if (given.schedule) policy.schedule = g + 1;

@@ -1,6 +1,6 @@
 // Which policy updates each tensor: that of matrices or of vectors, as the run file's optimizer section has
-// it, with what optimizer.groups give for the tensor's name. Muon updates matrices of blocks, and AdamW what
-// else a run with Muon trains. UpdatePolicy::schedule is 0 for the run's, and
+// it, with what optimizer.groups give for the tensor's name. Muon and NorMuon update matrices of
+// blocks, and AdamW what else a run with one of them trains. UpdatePolicy::schedule is 0 for the run's, and
 // the number of the group, from 1, for that of a group.
 #pragma once
 
@@ -25,7 +25,7 @@ class TensorPolicies {
   explicit TensorPolicies(const OptimizerSection& optimizer);
 
   /// Gives each of the unit's tensors that is not `frozen` its policy's number. Throws ConfigError if a group
-  /// wants Muon for a tensor that is no matrix.
+  /// wants a rule of matrices for a tensor that is none.
   void decide(Unit& unit, const std::vector<bool>& frozen, bool is_block);
   /// By number. The first two are those of matrices and of vectors that no group fits.
   const std::vector<UpdatePolicy>& policies() const { return policies_; }

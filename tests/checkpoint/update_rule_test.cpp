@@ -61,6 +61,11 @@ TEST_F(CheckpointOfRule, HasItsMomentsAndGivesThemBack) {
       {UpdateRule::rmsprop_momentum, {"momentum_buffer.safetensors", "square_avg.safetensors"}},
       {UpdateRule::adagrad, {"sum.safetensors"}},
       {UpdateRule::ademamix, {"exp_avg.safetensors", "exp_avg_sq.safetensors", "exp_avg_slow.safetensors"}},
+      {UpdateRule::adafactor, {"factors.safetensors"}},
+      {UpdateRule::adagrad_rowwise, {"factors.safetensors"}},
+      {UpdateRule::normuon,
+       {"exp_avg.safetensors", "exp_avg_sq.safetensors", "momentum_buffer.safetensors",
+        "factors.safetensors"}},
       {UpdateRule::muon, {"exp_avg.safetensors", "exp_avg_sq.safetensors", "momentum_buffer.safetensors"}}};
   EXPECT_EQ(files.size(), kUpdateRules.size());
   for (const auto& [rule, moments] : files) {
@@ -90,7 +95,7 @@ TEST_F(CheckpointOfRule, SaysItUnlessItIsAdamW) {
     save(model, state);
     const bool is_adamw = rule == UpdateRule::adamw;
     const bool is_sgd = rule == UpdateRule::sgd || rule == UpdateRule::sgd_momentum;
-    const bool is_alone = rule != UpdateRule::muon;
+    const bool is_alone = !orthogonalizes(rule);
     const std::string said = fmt::format("\"update_rule\": \"{}\"", name_of(rule));
     EXPECT_EQ(manifest().find(said) == std::string::npos, is_adamw || !is_alone);
     const int version = !is_alone ? 11 : is_adamw ? 3 : is_sgd ? 5 : 9;
@@ -122,9 +127,9 @@ TEST_F(CheckpointOfRule, IsRefusedByRunsOfAnother) {
 class CheckpointOfMuon : public CheckpointOfRule {
  protected:
   /// AdamW updates this matrix of each block instead.
-  static Model model_with(const std::string& of_adamw) {
+  static Model model_with(const std::string& of_adamw, OptimizerType type = OptimizerType::muon) {
     OptimizerSection optimizer;
-    optimizer.type = OptimizerType::muon;
+    optimizer.type = type;
     optimizer.groups = {{.tensors = {of_adamw}, .type = OptimizerType::adamw}};
     return build_model(test::tiny_llama().architecture, {.optimizer = optimizer});
   }
@@ -146,16 +151,19 @@ TEST_F(CheckpointOfMuon, SaysHowManyTensorsEachRuleUpdates) {
 }
 
 TEST_F(CheckpointOfMuon, IsRefusedIfAsManyOtherTensorsAreMuons) {
-  const Model model = model_with("*.o_proj.weight"), other = model_with("*.q_proj.weight");
-  State state(model, 1), loaded(other, 0);
-  save(model, state);
-  expect_error<ConfigError>(
-      [&] { CheckpointStore(folder_.path(), 2, quick()).load_newest(other, loaded.access()); },
-      {saved().string(), "has no", "_proj.weight, which another rule updated"});
+  for (const OptimizerType type : {OptimizerType::muon, OptimizerType::normuon}) {
+    std::filesystem::remove_all(saved());
+    const Model model = model_with("*.o_proj.weight", type), other = model_with("*.q_proj.weight", type);
+    State state(model, 1), loaded(other, 0);
+    save(model, state);
+    expect_error<ConfigError>(
+        [&] { CheckpointStore(folder_.path(), 2, quick()).load_newest(other, loaded.access()); },
+        {saved().string(), "has no", "_proj.weight, which another rule updated"});
+  }
 }
 
 TEST_F(CheckpointOfMuon, IsReadByAModelThatKnowsNoRules) {
-  const Model model = model_with("*.o_proj.weight"), plain = test::tiny_llama();
+  const Model model = model_with("*.o_proj.weight", OptimizerType::normuon), plain = test::tiny_llama();
   State state(model, 1);
   save(model, state);
   StoredState stored(saved(), read_manifest(saved() / kManifestName), plain);
@@ -181,11 +189,25 @@ TEST_F(CheckpointOfMuon, ThatLacksATensorOfAMomentIsDamaged) {
                             {"momentum_buffer has", "the checkpoint is damaged"});
 }
 
+TEST_F(CheckpointOfRule, ThatLacksAFactorIsDamaged) {
+  const Model model = this->model(UpdateRule::adafactor);
+  Model without = model;
+  without.units[1].factors.pop_back();
+  State state(without, 1);
+  save(without, state);
+  expect_error<DamageError>(
+      [&] { StoredState(saved(), read_manifest(saved() / kManifestName), model); },
+      {"factors of tensor", "exp_avg_sq", "lacks element 0", "the checkpoint is damaged"});
+}
+
 TEST(RunFileWords, TellRulesApart) {
   EXPECT_EQ(run_file_words(UpdateRule::adamw), "optimizer.type adamw");
   EXPECT_EQ(run_file_words(UpdateRule::lion), "optimizer.type lion");
   EXPECT_EQ(run_file_words(UpdateRule::adagrad), "optimizer.type adagrad");
   EXPECT_EQ(run_file_words(UpdateRule::ademamix), "optimizer.type ademamix");
+  EXPECT_EQ(run_file_words(UpdateRule::adafactor), "optimizer.type adafactor");
+  EXPECT_EQ(run_file_words(UpdateRule::normuon), "optimizer.type normuon");
+  EXPECT_EQ(run_file_words(UpdateRule::adagrad_rowwise), "optimizer.type adagrad_rowwise");
   EXPECT_EQ(run_file_words(UpdateRule::sgd), "optimizer.type sgd without momentum");
   EXPECT_EQ(run_file_words(UpdateRule::sgd_momentum), "optimizer.type sgd with momentum");
   EXPECT_EQ(run_file_words(UpdateRule::rmsprop), "optimizer.type rmsprop without momentum");

@@ -42,11 +42,13 @@ KERNELS = {
     "cross_entropy_kernel": Limits(1536, stored=4, loaded=6),  # the loss and a row's ends, with a target and without
     "decode": Limits(1536, loaded=1),  # the scale
     "decode_blocks": Limits(1024, loaded=24),  # codes, their scales, and numbers of nf4
+    "direction_limit_kernel": Limits(1536),
     "drop_elements": Limits(1280, loaded=1),  # a row's key
     "elementwise_kernel": Limits(1280, stored=3, loaded=3),  # one element of each operand at the end of a row
     "embedding_kernel": Limits(1536, loaded=2),  # a token and its place
     "encode": Limits(1536, loaded=1),  # the scale
     "encode_transposed": Limits(1024, loaded=1),
+    "factor_step_kernel": Limits(1536),
     "find_largest": Limits(1536, stored=1, loaded=10),  # an operand whose rows are not aligned, beside one whose rows are
     "find_scales": Limits(1536),
     "group_rows_kernel": Limits(1536),
@@ -69,6 +71,7 @@ KERNELS = {
     "route_kernel": Limits(1536),
     "row_deviation_kernel": Limits(1536),
     "row_dots_kernel": Limits(1280, stored=1),
+    "row_step_kernel": Limits(1536),
     "scale_columns": Limits(1536, loaded=16),  # the factors
     "softmax_part_kernel": Limits(1536, stored=4, loaded=3),
     "sum_parts": Limits(1536),

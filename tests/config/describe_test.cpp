@@ -77,6 +77,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.type", "sgd"},
     {"optimizer.momentum", "0.9"},
     {"optimizer.muon_scaling", "original"},
+    {"optimizer.decay_rate", "-0.5"},
+    {"optimizer.clip_threshold", "2"},
     {"optimizer.lr", "0.1"},
     {"optimizer.betas", "[0.3333333333333333, 1e-300]"},
     {"optimizer.beta3", "0.999"},
@@ -160,6 +162,8 @@ const std::string kPlateau = "schedule: {type: plateau}";
 const std::map<std::string, std::string> kTypes = {
     {"optimizer.momentum", "type: sgd"},
     {"optimizer.muon_scaling", "type: muon"},
+    {"optimizer.decay_rate", "type: adafactor"},
+    {"optimizer.clip_threshold", "type: adafactor"},
     {"optimizer.alpha", "type: rmsprop"},
     {"optimizer.beta3", "type: ademamix"},
     {"optimizer.slow_warmup", "type: ademamix"},
@@ -306,10 +310,12 @@ optimizer:
   # betas: (default [0.9, 0.95], of lion [0.9, 0.99], of ademamix [0.9, 0.999])
   beta3: 0.9999
   slow_warmup: 0
-  # epsilon: (default 1e-08, of adagrad 1e-10)
+  # epsilon: (default 1e-08, of adagrad and adagrad_rowwise 1e-10, of adafactor 1e-30)
   # alpha: (default 0.99, of ademamix 5)
-  # momentum: (default 0, of muon 0.95)
+  # momentum: (default 0, of muon and normuon 0.95)
   muon_scaling: match_rms_adamw
+  decay_rate: -0.8
+  clip_threshold: 1
   weight_decay: 0.1
   decay: matrices
   # groups: (not given)

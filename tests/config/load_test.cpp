@@ -445,9 +445,10 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
               HasSubstr("expected a number, found the text \"1e-3\" in quotes"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: .nan}\n"), HasSubstr("expected a number"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {betas: [0.9]}\n"), HasSubstr("expected a list of two numbers"));
-  EXPECT_THAT(
-      refusal(kMinimal + "optimizer: {type: sophia}\n"),
-      HasSubstr("expected adamw or ademamix or muon or lion or rmsprop or adagrad or sgd, found 'sophia'"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sophia}\n"),
+              HasSubstr("expected adamw or ademamix or muon or normuon or lion or rmsprop or adagrad or "
+                        "adagrad_rowwise or adafactor or sgd, found "
+                        "'sophia'"));
   EXPECT_THAT(refusal(kMinimal + "memory: {device: 2 gigs}\n"),
               HasSubstr("expected a size such as 2GiB, 512MB or unlimited, found '2 gigs'"));
   EXPECT_THAT(refusal(kMinimal + "device: {link: {h2d: fast}}\n"),

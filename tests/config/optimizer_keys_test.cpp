@@ -150,22 +150,23 @@ TEST(OptimizerType, RefusesKeysOfOthers) {
   const RunConfig sgd = parse_run_config(kMinimal + "optimizer: {type: sgd, momentum: 0.9}\n", "run.yaml");
   EXPECT_EQ(sgd.optimizer.type, OptimizerType::sgd);
   EXPECT_EQ(sgd.optimizer.momentum, 0.9);
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {momentum: 0.9}\n"),
+              HasSubstr("run.yaml:3:13: optimizer.momentum: belongs to optimizer.type muon or normuon or sgd "
+                        "or rmsprop, not adamw"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, betas: [0.8, 0.9]}\n"),
+              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or muon or normuon or "
+                        "lion, not sgd"));
   EXPECT_THAT(
-      refusal(kMinimal + "optimizer: {momentum: 0.9}\n"),
-      HasSubstr(
-          "run.yaml:3:13: optimizer.momentum: belongs to optimizer.type muon or sgd or rmsprop, not adamw"));
+      refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
+      HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or ademamix or muon or normuon or "
+                "rmsprop or adagrad or adagrad_rowwise or adafactor, not sgd"));
   EXPECT_THAT(
-      refusal(kMinimal + "optimizer: {type: sgd, betas: [0.8, 0.9]}\n"),
-      HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or muon or lion, not sgd"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
-              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or ademamix or muon or rmsprop "
-                        "or adagrad, not sgd"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion, epsilon: 1e-8}\n"),
-              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or ademamix or muon or rmsprop "
-                        "or adagrad, not lion"));
-  EXPECT_THAT(
-      refusal(kMinimal + "optimizer: {type: rmsprop, betas: [0.8, 0.9]}\n"),
-      HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or muon or lion, not rmsprop"));
+      refusal(kMinimal + "optimizer: {type: lion, epsilon: 1e-8}\n"),
+      HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw or ademamix or muon or normuon or "
+                "rmsprop or adagrad or adagrad_rowwise or adafactor, not lion"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: rmsprop, betas: [0.8, 0.9]}\n"),
+              HasSubstr("optimizer.betas: belongs to optimizer.type adamw or ademamix or muon or normuon or "
+                        "lion, not rmsprop"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adagrad, alpha: 0.9}\n"),
               HasSubstr("optimizer.alpha: belongs to optimizer.type rmsprop or ademamix, not adagrad"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adamw, beta3: 0.99}\n"),
@@ -177,7 +178,8 @@ TEST(OptimizerType, RefusesKeysOfOthers) {
   for (const char* type : {"lion", "adagrad"})
     EXPECT_THAT(refusal(fmt::format("{}optimizer: {{type: {}, momentum: 0.9}}\n", kMinimal, type)),
                 HasSubstr(fmt::format(
-                    "optimizer.momentum: belongs to optimizer.type muon or sgd or rmsprop, not {}", type)));
+                    "optimizer.momentum: belongs to optimizer.type muon or normuon or sgd or rmsprop, not {}",
+                    type)));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, momentum: 1}\n"),
               HasSubstr("optimizer.momentum: must be at least 0 and less than 1, not 1"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, moments: bf16}\n"),
@@ -212,6 +214,26 @@ TEST(OptimizerType, GivesItsDefaultsAndTakesItsKeys) {
     EXPECT_EQ(optimizer_of(fmt::format("type: {}, moments: 8bit", type)).moments, MomentFormat::coded);
 }
 
+TEST(Adafactor, HasSettingsOfItsOwnAndKeepsNoMoments) {
+  const auto adafactor = [](const std::string& keys) {
+    return parse_run_config(kMinimal + "optimizer: {type: adafactor" + keys + "}\n", "run.yaml").optimizer;
+  };
+  EXPECT_EQ(epsilon_of(adafactor("")), 1e-30);
+  EXPECT_EQ(adafactor("").decay_rate, -0.8);
+  EXPECT_EQ(adafactor("").clip_threshold, 1);
+  EXPECT_EQ(adafactor(", decay_rate: -0.5").decay_rate, -0.5);
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adafactor, decay_rate: 0.8}\n"),
+              HasSubstr("optimizer.decay_rate: must be less than 0, not 0.8"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adafactor, clip_threshold: 0}\n"),
+              HasSubstr("optimizer.clip_threshold: must be greater than 0, not 0"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: adafactor, moments: bf16}\n"),
+              HasSubstr("optimizer.moments: adafactor keeps no moments; leave it out"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion, clip_threshold: 2}\n"),
+              HasSubstr("optimizer.clip_threshold: belongs to optimizer.type adafactor, not lion"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {scale_parameter: true}\n"),
+              HasSubstr("adafactor's steps are optimizer.lr"));
+}
+
 TEST(OptimizerType, AnswersEightBitOptimizersOfOtherToolsWithTheFormatOfMoments) {
   for (const char* type : {"adamw_8bit", "paged_adamw_8bit", "adamw_bnb_8bit"}) {
     EXPECT_THAT(refusal(kMinimal + fmt::format("optimizer: {{type: {}}}\n", type)),
@@ -240,8 +262,9 @@ TEST(Muon, HasAMomentumAndAdamWBesideIt) {
 TEST(Muon, RefusesWhatItCannotDo) {
   EXPECT_THAT(refusal(kMinimal + "optimizer: {muon_scaling: original}\n"),
               HasSubstr("optimizer.muon_scaling: belongs to optimizer.type muon, not adamw"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion, groups: [{tensors: a, type: muon}]}\n"),
-              HasSubstr("optimizer.groups: type of group 1 belongs to optimizer.type muon, not lion"));
+  EXPECT_THAT(
+      refusal(kMinimal + "optimizer: {type: lion, groups: [{tensors: a, type: muon}]}\n"),
+      HasSubstr("optimizer.groups: type of group 1 belongs to optimizer.type muon or normuon, not lion"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: muon, groups: [{tensors: a, type: sgd}]}\n"),
               HasSubstr("optimizer.groups: type of group 1 must be muon or adamw, not sgd"));
 }

@@ -139,7 +139,8 @@ TEST(Sweep, IsRefusedWithThePlaceOfWhatIsWrong) {
             "run.yaml:4:3: unknown key 'optimizer.bettas': did you mean 'optimizer.betas'?");
   EXPECT_EQ(refusal_of("optimizer: [1]"),
             "run.yaml:4:3: optimizer is a section; sweep its keys (schedule, type, lr, betas, beta3, "
-            "slow_warmup, epsilon, alpha, momentum, muon_scaling, weight_decay, decay, groups, clip_norm, "
+            "slow_warmup, epsilon, alpha, momentum, muon_scaling, decay_rate, clip_threshold, weight_decay, "
+            "decay, groups, clip_norm, "
             "clip_by, master, moments)");
   EXPECT_EQ(refusal_of("train.seed: 1"), "run.yaml:4:3: train.seed: expected a list of values, as [1, 2]");
   EXPECT_EQ(refusal_of("train.seed: []"), "run.yaml:4:3: train.seed: expected a list of values, as [1, 2]");

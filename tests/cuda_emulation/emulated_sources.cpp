@@ -14,6 +14,7 @@
 #include "engine/device/cuda/elementwise.cu"
 #include "engine/device/cuda/embedding.cu"
 #include "engine/device/cuda/experts.cu"
+#include "engine/device/cuda/factors.cu"
 #include "engine/device/cuda/grouped_product.cu"
 #include "engine/device/cuda/head_norm.cu"
 #include "engine/device/cuda/norm.cu"

@@ -43,6 +43,7 @@ TEST_P(Agreement, Columns) {
           expect_agrees(column_scale_scenario(dtype, rows, columns, option, in_place, padding_unit));
       }
       expect_agrees(magnitude_scenario(dtype, columns));
+      expect_agrees(row_dots_scenario(dtype, rows, columns, padding_unit));
     }
   }
 }

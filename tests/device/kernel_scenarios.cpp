@@ -121,14 +121,30 @@ Scenario column_dots_scenario(DType dtype, std::int64_t rows, std::int64_t colum
 Scenario column_scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, bool bias, bool in_place,
                                std::int64_t padding_unit) {
   return {
-      fmt::format("column scale {} {}x{}{}{}", name_of(dtype), rows, columns, flag(bias, "bias"),
+      fmt::format("column scale {} {}x{}{}{}", name_of(dtype), rows, columns, flag(bias, "bias and of rows"),
                   flag(in_place, "in place")),
       {random_operand(1, dtype, rows, columns, padding_unit), random_operand(2, DType::fp32, 1, columns),
-       random_operand(3, dtype, 1, columns),
+       random_operand(3, dtype, 1, columns), random_operand(5, DType::fp32, 1, rows),
        in_place ? random_operand(4, dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding_unit)},
       [bias, in_place](Kernels& kernels, const Views& x) {
-        kernels.run(ColumnScale{x[0], x[1], bias ? x[2] : Matrix(), in_place ? x[0] : x[3]});
+        kernels.run(ColumnScale{.x = x[0],
+                                .factors = x[1],
+                                .bias = bias ? x[2] : Matrix(),
+                                .row_factors = bias ? x[3] : Matrix(),
+                                .out = in_place ? x[0] : x[4]});
       }};
+}
+
+Scenario row_dots_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding_unit) {
+  Scenario scenario = {fmt::format("row dots {} {}x{}", name_of(dtype), rows, columns),
+                       {random_operand(1, dtype, rows, columns, padding_unit),
+                        random_operand(2, DType::fp32, 1, columns), poisoned_operand(DType::fp32, 1, rows)},
+                       [](Kernels& kernels, const Views& x) {
+                         kernels.run(RowDots{.a = x[0], .b = x[0], .weight = x[1], .out = x[2]});
+                       }};
+  for (std::int64_t i = 0; i < columns; ++i)  // sums of squares do not cancel
+    scenario.operands[1].set(0, i, std::abs(scenario.operands[1].at(0, i)));
+  return scenario;
 }
 
 Scenario magnitude_scenario(DType dtype, std::int64_t outputs) {

@@ -2,7 +2,6 @@
 #include "engine/device/newton_schulz.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,10 +19,13 @@
 #include "optim/update.h"
 #include "tests/device/implementations.h"
 #include "tests/device/scenario.h"
+#include "tests/support/golden_bits.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {
 namespace {
+
+using test::floats_of_bits;
 
 class NewtonSchulz : public EveryImplementation {
  protected:
@@ -96,12 +98,6 @@ TEST_P(NewtonSchulz, LeavesZerosAndHasNoUseForTheSizeOfAMatrix) {
   EXPECT_LT(std::abs(orthogonal(small).at(0, 0)), 1e-6);
 }
 
-std::vector<float> floats_of_bits(const nlohmann::json& json) {
-  std::vector<float> floats;
-  for (const nlohmann::json& word : json) floats.push_back(std::bit_cast<float>(word.get<std::int32_t>()));
-  return floats;
-}
-
 /// ‖a - b‖ / ‖b‖
 double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, size = 0;
@@ -112,7 +108,7 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b) 
   return std::sqrt(difference / size);
 }
 
-// Invariant of numbers (NewtonSchulz.*): Muon's steps are those of torch.optim.Muon. Products are rounded to
+// Invariant of numbers (NewtonSchulz.*): Muon's steps are those of torch. Products are rounded to
 // bf16 where torch rounds them. 50 steps give its weights within 1e-5.
 TEST_P(NewtonSchulz, StepsAreThoseOfTorchsMuon) {
   nlohmann::json goldens;

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "engine/config/choices.h"
 #include "engine/config/run_config.h"
 #include "engine/device/loss_calls.h"
 #include "engine/model/model.h"
@@ -36,17 +38,18 @@ struct TensorLayout {
   int vocabulary = 128;
   bool tied = true;
   bool sequence = false;
-  double momentum = 0;  ///< of SGD; 0: AdamW
-  bool muon = false;
+  double momentum = 0;                     ///< of SGD; 0: AdamW
+  std::optional<OptimizerType> type = {};  ///< of what else
   int ranks() const { return tensor * stages * data; }
 };
 
 std::string name_of(const TensorLayout& layout) {
-  return fmt::format(
-      "{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}{}{}", layout.architecture,
-      layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor, layout.stages, layout.data,
-      layout.replicate, layout.zero_stage, layout.recompute == Recompute::full ? "recomputed" : "saved",
-      layout.sequence ? "_sequence" : "", layout.momentum > 0 ? "_momentum" : "", layout.muon ? "_muon" : "");
+  return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}{}{}",
+                     layout.architecture, layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor,
+                     layout.stages, layout.data, layout.replicate, layout.zero_stage,
+                     layout.recompute == Recompute::full ? "recomputed" : "saved",
+                     layout.sequence ? "_sequence" : "", layout.momentum > 0 ? "_momentum" : "",
+                     layout.type ? fmt::format("_{}", word_of(*layout.type)) : "");
 }
 
 /// What `architecture`'s config says otherwise than llama's.
@@ -93,8 +96,9 @@ class TensorTest : public ::testing::Test {
       config.optimizer.type = OptimizerType::sgd;
       config.optimizer.momentum = layout.momentum;
     }
-    if (layout.muon) config.optimizer.type = OptimizerType::muon;
-    config.optimizer.learning_rate = 1e-3;  // with more, last bits grow within the steps to more than 1e-5
+    if (layout.type) config.optimizer.type = *layout.type;
+    // With more, last bits grow within the steps to more than 1e-5.
+    config.optimizer.learning_rate = layout.type == OptimizerType::adafactor ? 5e-4 : 1e-3;
     config.train.recompute = layout.recompute;
     config.train.threads = 1;
     config.parallel.data = layout.data;
@@ -112,7 +116,7 @@ class TensorTest : public ::testing::Test {
                    .vocabulary = layout.vocabulary,
                    .tied = layout.tied,
                    .momentum = layout.momentum,
-                   .muon = layout.muon});
+                   .type = layout.type});
   }
 
   test::TemporaryFolder folder_;
@@ -155,32 +159,42 @@ TEST_P(TensorRun, FollowsTheRunOfOneRankInLossesAndGradients) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, TensorRun,
-    ::testing::Values(TensorLayout{}, TensorLayout{.recompute = Recompute::none},
-                      TensorLayout{.data = 2, .zero_stage = 0}, TensorLayout{.data = 2, .zero_stage = 1},
-                      TensorLayout{.data = 2, .zero_stage = 2}, TensorLayout{.data = 2, .zero_stage = 3},
-                      TensorLayout{.data = 4, .zero_stage = 3, .replicate = 2}, TensorLayout{.stages = 2},
-                      TensorLayout{.stages = 2, .data = 2, .recompute = Recompute::none},
-                      TensorLayout{.data = 2, .architecture = "qwen3"},
-                      TensorLayout{.data = 2, .architecture = "mixtral"},
-                      TensorLayout{.data = 2, .architecture = "olmo2"},
-                      TensorLayout{.stages = 2, .architecture = "olmo2", .recompute = Recompute::none},
-                      TensorLayout{.architecture = "qwen3_moe", .vocabulary = 131, .tied = false},
-                      TensorLayout{.data = 2, .architecture = "gemma2", .vocabulary = 131},
-                      TensorLayout{.architecture = "granite", .tied = false},
-                      TensorLayout{.tensor = 4, .architecture = "gpt2", .vocabulary = 131},
-                      TensorLayout{.stages = 2, .data = 2, .architecture = "gpt2", .vocabulary = 131},
-                      TensorLayout{.stages = 2, .data = 2, .zero_stage = 1, .vocabulary = 131, .tied = false},
-                      // Two ranks have each head of keys.
-                      TensorLayout{.tensor = 4, .data = 2},
-                      TensorLayout{.tensor = 4, .data = 2, .zero_stage = 1, .architecture = "qwen2"},
-                      TensorLayout{.tensor = 4, .architecture = "qwen3", .recompute = Recompute::none},
-                      TensorLayout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"},
-                      TensorLayout{.data = 2, .zero_stage = 1, .momentum = 0.9},
-                      // Matrices are whole where they are orthogonalized.
-                      TensorLayout{.muon = true}, TensorLayout{.data = 2, .zero_stage = 3, .muon = true},
-                      TensorLayout{.stages = 2, .data = 2, .zero_stage = 1, .muon = true},
-                      TensorLayout{.architecture = "gpt2", .muon = true},
-                      TensorLayout{.data = 2, .architecture = "qwen3_moe", .muon = true}),
+    ::testing::Values(
+        TensorLayout{}, TensorLayout{.recompute = Recompute::none}, TensorLayout{.data = 2, .zero_stage = 0},
+        TensorLayout{.data = 2, .zero_stage = 1}, TensorLayout{.data = 2, .zero_stage = 2},
+        TensorLayout{.data = 2, .zero_stage = 3}, TensorLayout{.data = 4, .zero_stage = 3, .replicate = 2},
+        TensorLayout{.stages = 2}, TensorLayout{.stages = 2, .data = 2, .recompute = Recompute::none},
+        TensorLayout{.data = 2, .architecture = "qwen3"}, TensorLayout{.data = 2, .architecture = "mixtral"},
+        TensorLayout{.data = 2, .architecture = "olmo2"},
+        TensorLayout{.stages = 2, .architecture = "olmo2", .recompute = Recompute::none},
+        TensorLayout{.architecture = "qwen3_moe", .vocabulary = 131, .tied = false},
+        TensorLayout{.data = 2, .architecture = "gemma2", .vocabulary = 131},
+        TensorLayout{.architecture = "granite", .tied = false},
+        TensorLayout{.tensor = 4, .architecture = "gpt2", .vocabulary = 131},
+        TensorLayout{.stages = 2, .data = 2, .architecture = "gpt2", .vocabulary = 131},
+        TensorLayout{.stages = 2, .data = 2, .zero_stage = 1, .vocabulary = 131, .tied = false},
+        // Two ranks have each head of keys.
+        TensorLayout{.tensor = 4, .data = 2},
+        TensorLayout{.tensor = 4, .data = 2, .zero_stage = 1, .architecture = "qwen2"},
+        TensorLayout{.tensor = 4, .architecture = "qwen3", .recompute = Recompute::none},
+        TensorLayout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"},
+        TensorLayout{.data = 2, .zero_stage = 1, .momentum = 0.9},
+        // Tensors are whole where directions are found.
+        TensorLayout{.type = OptimizerType::muon},
+        TensorLayout{.data = 2, .zero_stage = 3, .type = OptimizerType::muon},
+        TensorLayout{.stages = 2, .data = 2, .zero_stage = 1, .type = OptimizerType::muon},
+        TensorLayout{.architecture = "gpt2", .type = OptimizerType::muon},
+        TensorLayout{.data = 2, .architecture = "qwen3_moe", .type = OptimizerType::muon},
+        TensorLayout{.tensor = 4, .data = 2, .type = OptimizerType::muon},
+        TensorLayout{.type = OptimizerType::adafactor},
+        TensorLayout{.data = 2, .vocabulary = 131, .type = OptimizerType::adafactor},
+        TensorLayout{.tensor = 4, .data = 2, .architecture = "qwen2", .type = OptimizerType::adafactor},
+        TensorLayout{.stages = 2,
+                     .data = 2,
+                     .zero_stage = 1,
+                     .architecture = "gpt2",
+                     .vocabulary = 131,
+                     .type = OptimizerType::adafactor}),
     [](const auto& info) { return name_of(info.param); });
 
 /// Reads the only checkpoint in the folder.
@@ -199,7 +213,7 @@ test::Tensors weights_in(const std::filesystem::path& folder, const Model& model
 }
 
 TEST_F(TensorTest, MuonGivesTheWeightsOfOneRankInThreeDimensions) {
-  const TensorLayout layout = {.stages = 2, .data = 2, .muon = true};
+  const TensorLayout layout = {.stages = 2, .data = 2, .type = OptimizerType::muon};
   RunConfig alone = this->alone(layout), ranks = config(layout);
   // A last bit of a gradient changes what bf16 rounds, and so half a percent of a small singular value's
   // direction. Steps of a thousandth of the weights in all are short enough for 1e-5, and a matrix that was

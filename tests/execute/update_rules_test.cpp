@@ -115,7 +115,8 @@ TEST_P(UpdateRuleWay, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot)
 }
 
 TEST_P(UpdateRuleWay, Learns) {
-  constexpr EnumTable<UpdateRule, double> kRates = {3e-3, 0.2, 0.02, 1e-3, 2e-3, 3e-4, 0.02, 2e-3, 3e-3};
+  constexpr EnumTable<UpdateRule, double> kRates = {3e-3, 0.2,  0.02, 1e-3, 2e-3, 3e-4,
+                                                    0.02, 2e-3, 3e-3, 3e-3, 3e-3, 0.02};
   RunConfig config = this->config();
   config.optimizer.learning_rate = kRates[GetParam().rule];
   config.schedule.type = ScheduleType::constant;
@@ -159,6 +160,9 @@ TEST_F(UpdateRuleRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
       {{rmsprop_momentum, DType::bf16, MasterFormat::none, MomentFormat::bf16}, {2, 2}},
       {smallest(rmsprop_momentum), {kCoded, kCoded}},
       {{adagrad}, {4, 4}},
+      {{adafactor}, {4}},
+      {smallest(adafactor), {}},
+      {{adagrad_rowwise}, {4}},
       {{ademamix}, {4, 4, 4, 4}},
       {smallest(ademamix), {kCoded, kCoded, 2}},
   };
@@ -204,14 +208,16 @@ TEST_F(UpdateRuleRun, HasTheSameBitsUnderEveryZeroStageWhereverStateLives) {
   }
 }
 
-// Invariant of ranks (UpdateRuleRun.MuonShares*): Ranks that share out Muon's matrices give the bits of ranks
-// that orthogonalize them all. They share them out if products are slow and the link is fast.
-TEST_F(UpdateRuleRun, MuonSharesOutMatricesAndChangesNoBit) {
-  for (const DType precision : {DType::fp32, DType::bf16}) {
+// Invariant of ranks (UpdateRuleRun.MuonAndNorMuonShare*): Ranks that share out matrices give the bits of
+// ranks that orthogonalize them all. They share them out if products are slow and the link is fast.
+TEST_F(UpdateRuleRun, MuonAndNorMuonShareOutMatricesAndChangeNoBit) {
+  for (const auto& [rule, precision] : {std::pair{UpdateRule::muon, DType::fp32},
+                                        {UpdateRule::muon, DType::bf16},
+                                        {UpdateRule::normuon, DType::bf16}}) {
     for (const std::int64_t tensor : {1, 2}) {
       std::set<std::string> hashes;
       for (const bool shares_out : {true, false}) {
-        RunConfig config = this->config({UpdateRule::muon, precision});
+        RunConfig config = this->config({rule, precision});
         config.train.steps = 2;
         config.train.microbatch = 1;
         config.parallel.data = 3;

@@ -53,14 +53,17 @@ void dot_columns(const Matrix& a, const Matrix& b, const float* factors, float* 
 
 void scale_columns(const ColumnScale& call, std::int64_t begin, std::int64_t end) {
   with_storage_type(call.x.dtype, [&]<typename T>(T) HWY_ATTR {
-    const auto* factors = call.factors.row<const float>(0);
+    const auto* factors = call.factors ? call.factors.row<const float>(0) : nullptr;
     const T* bias = call.bias ? call.bias.row<const T>(0) : nullptr;
     for (std::int64_t row = begin; row < end; ++row) {
       const T* from = call.x.row<const T>(row);
       T* to = call.out.row<T>(row);
+      const Float of_row = broadcast(call.row_factors ? call.row_factors.row<const float>(0)[row] : 1.0F);
       for_vectors(call.x.columns, [&](auto access, std::int64_t i) HWY_ATTR {
         const Float addend = bias == nullptr ? broadcast(0) : access.load(bias + i);
-        access.store(hn::Add(hn::Mul(access.load(from + i), access.load(factors + i)), addend), to + i);
+        const Float factor = factors == nullptr ? broadcast(1) : access.load(factors + i);
+        const Float scaled = hn::Mul(access.load(from + i), factor);
+        access.store(hn::Mul(hn::Add(scaled, addend), of_row), to + i);
       });
     }
   });

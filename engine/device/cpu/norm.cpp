@@ -157,9 +157,9 @@ void norm_backward(const NormBackward& norm, std::int64_t begin, std::int64_t en
   });
 }
 
-template <typename T>
+template <typename T, typename Weight>
 HWY_INLINE void dot_rows_of(const RowDots& call, std::int64_t begin, std::int64_t end) {
-  const Factors<T> factors{call.weight ? call.weight.row<T>(0) : nullptr, call.unit_offset};
+  const Factors<Weight> factors{call.weight ? call.weight.row<Weight>(0) : nullptr, call.unit_offset};
   for (std::int64_t row = begin; row < end; ++row) {
     const T* a = call.a.row<T>(row);
     const T* b = call.b.row<T>(row);
@@ -174,7 +174,10 @@ HWY_INLINE void dot_rows_of(const RowDots& call, std::int64_t begin, std::int64_
 }
 
 void dot_rows(const RowDots& call, std::int64_t begin, std::int64_t end) {
-  with_storage_type(call.a.dtype, [&]<typename T>(T) HWY_ATTR { dot_rows_of<T>(call, begin, end); });
+  const bool is_alike = !call.weight || call.weight.dtype == call.a.dtype;
+  with_storage_type(call.a.dtype, [&]<typename T>(T) HWY_ATTR {
+    is_alike ? dot_rows_of<T, T>(call, begin, end) : dot_rows_of<T, float>(call, begin, end);
+  });
 }
 
 /// to[columns] += from row 0, 1, … in order.

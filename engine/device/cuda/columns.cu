@@ -18,17 +18,21 @@ constexpr std::int64_t kMostColumnBlocksDown = 65535;
 
 template <int run, typename T>
 __global__ void __launch_bounds__(kColumnThreads)
-    scale_columns(Rows<const T> x, const float* factors, const T* bias, Rows<T> out, std::int64_t rows,
-                  std::int64_t columns) {
+    scale_columns(Rows<const T> x, const float* factors, const T* bias, const float* row_factors, Rows<T> out,
+                  std::int64_t rows, std::int64_t columns) {
   const std::int64_t column = (std::int64_t{blockIdx.x} * kColumnThreads + threadIdx.x) * run;
   if (column >= columns) return;
   float addends[run] = {};
   if (bias != nullptr) to_floats(load_run<run>(bias + column), addends);
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const float of_row = row_factors == nullptr ? 1.0F : row_factors[row];
     float values[run];
     to_floats(load_run<run>(x.row(row) + column), values);
 #pragma unroll
-    for (int i = 0; i < run; ++i) values[i] = values[i] * factors[column + i] + addends[i];
+    for (int i = 0; i < run; ++i) {
+      const float factor = factors == nullptr ? 1.0F : factors[column + i];
+      values[i] = (values[i] * factor + addends[i]) * of_row;
+    }
     store_run(from_floats<T>(values), out.row(row) + column);
   }
 }
@@ -93,8 +97,8 @@ void run_on_cuda(const CudaContext& context, const ColumnScale& call) {
     const Rows<const T> bias{rows_of<const T>(call.bias).data, 0};
     const auto enqueue = [&](auto run) {
       launch(scale_columns<run(), T>, column_blocks<run()>(call.x.rows, call.x.columns), dim3(kColumnThreads),
-             0, context.stream, x, rows_of<const float>(call.factors).data, bias.data, out, call.x.rows,
-             call.x.columns);
+             0, context.stream, x, rows_of<const float>(call.factors).data, bias.data,
+             rows_of<const float>(call.row_factors).data, out, call.x.rows, call.x.columns);
     };
     with_run<16 / sizeof(T)>(call.x.columns, enqueue, x, bias, out);
   });

@@ -110,10 +110,22 @@ __global__ void __launch_bounds__(kMaxNormThreads) norm_kernel(NormOperands<T> x
   });
 }
 
+/// In loads of 16 bytes, if there are as many.
+template <int run>
+__device__ __forceinline__ void load_floats(const float* from, float (&values)[run]) {
+  constexpr int kPart = run < 4 ? run : 4;
+#pragma unroll
+  for (int first = 0; first < run; first += kPart) {
+    const auto part = load_run<kPart>(from + first);
+#pragma unroll
+    for (int i = 0; i < kPart; ++i) values[first + i] = part.values[i];
+  }
+}
+
 template <int run, typename T>
 __global__ void __launch_bounds__(kUnalignedNormThreads)
-    row_dots_kernel(Rows<const T> a, Rows<const T> b, std::int64_t columns, const T* weight, bool unit_offset,
-                    float* out) {
+    row_dots_kernel(Rows<const T> a, Rows<const T> b, std::int64_t columns, const T* weight,
+                    const float* exact_weight, bool unit_offset, float* out) {
   const std::int64_t row = blockIdx.x;
   float sum = 0;
   for (std::int64_t column = std::int64_t{threadIdx.x} * run; column < columns; column += blockDim.x * run) {
@@ -121,9 +133,11 @@ __global__ void __launch_bounds__(kUnalignedNormThreads)
     to_floats(load_run<run>(a.row(row) + column), of_a);
     to_floats(load_run<run>(b.row(row) + column), of_b);
     if (weight != nullptr) to_floats(load_run<run>(weight + column), factors);
+    if (exact_weight != nullptr) load_floats(exact_weight + column, factors);
 #pragma unroll
     for (int i = 0; i < run; ++i) {
-      const float factor = weight == nullptr ? 1.0F : factors[i] + (unit_offset ? 1.0F : 0.0F);
+      const bool is_given = weight != nullptr || exact_weight != nullptr;
+      const float factor = is_given ? factors[i] + (unit_offset ? 1.0F : 0.0F) : 1.0F;
       sum += of_a[i] * of_b[i] * factor;
     }
   }
@@ -165,14 +179,17 @@ void run_on_cuda(const CudaContext& context, const RowDots& call) {
   with_storage_type(call.a.dtype, [&](auto element) {
     using T = decltype(element);
     const auto a = rows_of<const T>(call.a), b = rows_of<const T>(call.b);
-    const Rows<const T> weight{rows_of<const T>(call.weight).data, 0};
+    const bool is_exact = call.weight.dtype == DType::fp32;
+    const T* weight = is_exact ? nullptr : rows_of<const T>(call.weight).data;
+    const float* exact_weight = is_exact ? rows_of<const float>(call.weight).data : nullptr;
+    const Rows<const T> at_weight{static_cast<const T*>(call.weight.data), 0};  // both have loads of 16 bytes
     const auto enqueue = [&](auto run) {
       const std::int64_t threads = whole_warps(divide_rounding_up(call.a.columns, std::int64_t{run()}));
       launch(row_dots_kernel<run(), T>, dim3(static_cast<unsigned>(call.a.rows)),
              dim3(static_cast<unsigned>(std::min(threads, kUnalignedNormThreads))), 0, context.stream, a, b,
-             call.a.columns, weight.data, call.unit_offset, rows_of<float>(call.out).data);
+             call.a.columns, weight, exact_weight, call.unit_offset, rows_of<float>(call.out).data);
     };
-    with_run<16 / sizeof(T)>(call.a.columns, enqueue, a, b, weight);
+    with_run<16 / sizeof(T)>(call.a.columns, enqueue, a, b, at_weight);
   });
 }
 

@@ -102,7 +102,8 @@ __device__ void update_element(const LionCoefficients& s, float stored_gradient,
 
 /// `direction`: what stands in the gradient's place.
 template <int count>
-__device__ void update_element(const MuonCoefficients& s, float direction, float& master, float* /*none*/) {
+__device__ void update_element(const DirectionCoefficients& s, float direction, float& master,
+                               float* /*none*/) {
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.learning_rate, direction));
 }
 
@@ -441,7 +442,7 @@ struct Momentum {
   static constexpr int kRun = 16 / static_cast<int>(std::max(sizeof(Precision), sizeof(Stored)));
 
   const std::uint32_t* skip;
-  const MuonCoefficients* step;
+  const DirectionCoefficients* step;
   const Precision* gradient;
   Precision* direction;
   Stored* buffer;
@@ -451,7 +452,7 @@ struct Momentum {
 
 /// As mix_momentum() of optim/momentum.h: changes the buffer, and gives the direction.
 template <typename Precision>
-__device__ Precision mix_element(const MuonCoefficients& s, Precision stored_gradient, float& buffer) {
+__device__ Precision mix_element(const DirectionCoefficients& s, Precision stored_gradient, float& buffer) {
   const float gradient = __fmul_rn(to_float(stored_gradient), s.gradient_scale);
   buffer = __fadd_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(gradient, buffer)));
   const float direction = __fsub_rn(buffer, __fmul_rn(s.new_part, __fsub_rn(buffer, gradient)));
@@ -503,7 +504,7 @@ template <typename Types>
 Types momentum_of(const MomentumMix& call) {
   const OptimizerState& state = call.state;
   return {.skip = call.skip,
-          .step = &call.step->muon,  // only an address, in the device's memory
+          .step = &call.step->direction,  // only an address, in the device's memory
           .gradient = static_cast<decltype(Types::gradient)>(state.gradient),
           .direction = static_cast<decltype(Types::direction)>(call.direction.data),
           .buffer = nullptr,

@@ -102,13 +102,15 @@ void run_on_reference(const ColumnDots& call) {
 
 void run_on_reference(const ColumnScale& call) {
   const std::int64_t columns = call.x.columns;
-  expect(is_like(call.out, call.x) && is_fp32(call.factors, 1, columns),
+  expect(is_like(call.out, call.x) && is_fp32_or_absent(call.factors, 1, columns),
          "out like x, and fp32 factors of [1, n]");
   expect(!call.bias || (is_shape(call.bias, 1, columns) && call.bias.dtype == call.x.dtype),
          "a bias of [1, n]");
+  expect(!call.row_factors || is_fp32(call.row_factors, 1, call.x.rows), "fp32 factors of [1, m]");
   for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
-    const double scaled = load(call.x, row, column) * load(call.factors, 0, column);
-    store(call.out, row, column, scaled + (call.bias ? load(call.bias, 0, column) : 0));
+    const double scaled = load(call.x, row, column) * (call.factors ? load(call.factors, 0, column) : 1);
+    const double of_row = call.row_factors ? load(call.row_factors, 0, row) : 1;
+    store(call.out, row, column, (scaled + (call.bias ? load(call.bias, 0, column) : 0)) * of_row);
   });
 }
 

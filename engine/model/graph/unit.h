@@ -1,7 +1,9 @@
 // A unit: what is gathered and released together. Its parameters lie one after another in two flat
-// parameters, one of what is trained and one of what is frozen; what it computes is the graph of its kind.
+// parameters, one of what is trained and one of what is frozen. What it computes is the graph of its kind.
+// Factors of its update lie in a flat array of their own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,7 +24,8 @@ enum class Init : std::uint8_t {
   column_norms
 };
 
-enum class Flat : std::uint8_t { trained, frozen };
+enum class Flat : std::uint8_t { trained, frozen, factors };
+inline constexpr std::array kFlats = {Flat::trained, Flat::frozen, Flat::factors};
 
 struct Stretch {
   std::int64_t first = 0, count = 0;
@@ -66,6 +69,10 @@ struct Unit {
   std::string name;  ///< "embedding", "block.7", "head"
   /// Those of each flat parameter in the order of their offsets; gaps are padding and stay zero.
   std::vector<TensorSpec> tensors;
+  /// Vectors that updates by some rules keep of some tensors (factors.h), and their elements. Each rank that
+  /// has the unit has all of them.
+  std::vector<TensorSpec> factors = {};
+  std::int64_t factor_elements = 0;
   /// Elements of each flat parameter, padded to kFlatAlignment; 0 if no tensor is in it.
   std::int64_t elements = 0, frozen_elements = 0;
   std::int64_t parameters = 0;  ///< of both and of all ranks together, without padding
@@ -77,7 +84,21 @@ struct Unit {
   std::int64_t sparse_row = 0;
   std::size_t row_numbers = 0;
 
-  std::int64_t elements_of(Flat flat) const { return flat == Flat::trained ? elements : frozen_elements; }
+  std::int64_t elements_of(Flat flat) const {
+    switch (flat) {
+      case Flat::trained:
+        return elements;
+      case Flat::frozen:
+        return frozen_elements;
+      case Flat::factors:
+        return factor_elements;
+    }
+    return 0;
+  }
+  /// Those of the flat array are among them.
+  const std::vector<TensorSpec>& tensors_of(Flat flat) const {
+    return flat == Flat::factors ? factors : tensors;
+  }
 };
 
 /// Flat parameters are padded to a multiple of this many elements, so that they divide by any sharding group

@@ -1,6 +1,6 @@
 #include "engine/plan/lower/run_scratch.h"
 
-#include "engine/device/newton_schulz.h"
+#include "engine/device/direction.h"
 #include "engine/device/state_calls.h"
 #include "engine/model/model.h"
 #include "engine/model/updated_matrices.h"
@@ -51,8 +51,12 @@ ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const
         {memory[Region::gradient], strategy.precision, 1, strategy.mesh.shard_elements(unit.elements)},
         nullptr});
     for (const UpdatedMatrix& matrix : updated_matrices(model, unit)) {
-      orthogonalize(meter, {memory[Region::gradient], strategy.precision, matrix.rows, matrix.columns},
-                    memory[Region::workspace]);
+      find_direction(meter,
+                     {.rule = matrix.rule,
+                      .is_vector = matrix.is_vector,
+                      .factors = reinterpret_cast<float*>(memory[Region::constants])},
+                     {memory[Region::gradient], strategy.precision, matrix.rows, matrix.columns},
+                     memory[Region::workspace]);
     }
   }
   if (strategy.packed.has(Flat::trained)) meter.run(EncodeFloat8{});

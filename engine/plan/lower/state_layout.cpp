@@ -21,6 +21,7 @@ std::vector<Value*> StateLayout::state_of(std::int32_t u) {
     if (!strategy_.is_own_master()) state.push_back(&piece.master);
     for (auto& [moment, value] : piece.moments) state.push_back(&value);
   }
+  state.push_back(&values.factors);
   std::erase_if(state, [](const Value* value) { return value->elements == 0; });
   return state;
 }
@@ -39,11 +40,12 @@ void StateLayout::make_persistent() {
     const Value* fetched = &values.parameter.kept(strategy_.gathers());
     for (Value* value : state_of(u)) {
       const bool is_frozen = value == &frozen(u);
-      const bool pinned = (value == fetched || is_frozen) && strategy_.pins.parameters;
+      const bool pinned =
+          ((value == fetched || is_frozen) && strategy_.pins.parameters) || value == &values.factors;
       if (strategy_.on_device(u) || pinned) builder_.make_resident(*value, true);
       // A pinned parameter that is updated from its own value has that value at home, too.
       const bool is_updated_at_home =
-          !is_frozen && values.trains() &&
+          !is_frozen && value != &values.factors && values.trains() &&
           (value != fetched || (value == &updated_parameter(u) && !strategy_.is_rounded_copy()));
       if (!strategy_.on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
       value->at_home = true;
@@ -82,6 +84,7 @@ std::pair<StateKey, Piece> StateLayout::part_of(std::int32_t u, const Value& val
       if (&value == &of_moment) return {key_of(moment), piece.piece};
   }
   if (&value == &frozen(u)) return {StateKey::frozen, {}};
+  if (&value == &values_of(u).factors) return {StateKey::factors, {}};
   return {StateKey::parameter, {}};
 }
 
@@ -109,6 +112,7 @@ void StateLayout::make_room_for_saving() {
   };
   for (std::int32_t u = 0; u < unit_count(); ++u) {
     if (!strategy_.names_frozen) make_room({{Role::frozen, &frozen(u), Access::read}});
+    make_room({{Role::factors, &values_of(u).factors, Access::read}});
     if (values_of(u).trains()) std::ranges::for_each(saved_parts(u, values_of(u).state.front()), make_room);
   }
   if (!strategy_.saves || largest == 0) return;

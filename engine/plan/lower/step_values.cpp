@@ -107,17 +107,17 @@ UnitValues values_of(const Model& model, std::size_t number, std::int64_t rows, 
   values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, reduced, shard);
   values.cast_gradient = named("cast_gradient", BufferKind::gradient, precision, cast);
   values.state = state_of(model, unit, strategy.state[number], strategy);
-  Bytes orthogonalization = 0;
+  values.factors = named("factors", BufferKind::optimizer_state, ElementType::fp32, unit.factor_elements);
+  Bytes workspace = 0;
   for (const UpdatedMatrix& matrix : updated_matrices(model, unit))
-    orthogonalization = std::max(orthogonalization, orthogonalization_bytes(matrix, strategy.precision));
-  values.orthogonalization =
-      named("orthogonalization", BufferKind::workspace, ElementType::byte, orthogonalization);
-  values.orthogonalization.scratch = true;
+    workspace = std::max(workspace, workspace_bytes(matrix, strategy.precision));
+  values.direction_workspace =
+      named("direction_workspace", BufferKind::workspace, ElementType::byte, workspace);
+  values.direction_workspace.scratch = true;
   values.directions = named("directions", BufferKind::gradient, precision,
-                            orthogonalization > 0 && strategy.is_sharded() ? whole : 0);
-  values.all_directions =
-      named("all_directions", BufferKind::gradient, precision,
-            orthogonalization > 0 && strategy.mesh.tensor > 1 ? strategy.mesh.tensor * whole : 0);
+                            workspace > 0 && strategy.is_sharded() ? whole : 0);
+  values.all_directions = named("all_directions", BufferKind::gradient, precision,
+                                workspace > 0 && strategy.mesh.tensor > 1 ? strategy.mesh.tensor * whole : 0);
   values.gradient.pinned = strategy.pins.gradients;
   for (std::int64_t update = 0; update < strategy.updates(); ++update) {
     const std::string number = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", update);

@@ -45,9 +45,10 @@ struct UnitValues {
     return stash < 0 || stashes.empty() ? parameter : nth(stashes, stash);
   }
   std::vector<StatePiece> state;
-  /// If matrices of it are orthogonalized: the directions of all shards together, those of all ranks that
-  /// share its passes, and what the products need.
-  Value directions, all_directions, orthogonalization;
+  Value factors;  ///< if its rules keep some
+  /// If whole tensors of it are updated: the directions of all shards together, those of all ranks that share
+  /// its passes, and what finding them needs.
+  Value directions, all_directions, direction_workspace;
   /// What another stage has given of its gradient.
   Value received_gradient;
   /// That of the update for a microbatch, or of a step's only one.

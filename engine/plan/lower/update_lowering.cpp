@@ -84,12 +84,13 @@ void UpdateLowering::update(const Visit& visit) {
   }
   const bool is_last_of_step = visit.microbatch < 0 || visit.microbatch + 1 == strategy_.microbatches;
   const bool saves = strategy_.saves && is_last_of_step;
-  if (values.orthogonalization.elements > 0) {
+  if (values.direction_workspace.elements > 0) {
     for (StatePiece& piece : values.state) {
       mix_momentum(u, piece, scalars);
       if (saves) save(u, piece, true);
     }
-    orthogonalize(u);
+    precondition(u, scalars);
+    if (saves && values.factors.elements > 0) save(u, {}, {{Role::factors, &values.factors, Access::read}});
   }
   for (StatePiece& piece : values.state) {
     update(u, piece, scalars);
@@ -133,7 +134,7 @@ void UpdateLowering::mix_momentum(std::int32_t u, StatePiece& piece, Value& scal
   }
 }
 
-void UpdateLowering::orthogonalize(std::int32_t u) {
+void UpdateLowering::precondition(std::int32_t u, Value& scalars) {
   UnitValues& values = nth(step_.units, u);
   Value& gradient = state_.final_gradient(u);
   Value* gathered = &gradient;
@@ -152,17 +153,25 @@ void UpdateLowering::orthogonalize(std::int32_t u) {
   }
   const bool shares_out = strategy_.shares_out_matrices;
   Value& result = shares_out ? values.directions : gradient;
-  std::vector<Use> uses = {{Role::workspace, &values.orthogonalization, Access::write},
+  std::vector<Use> uses = {{Role::workspace, &values.direction_workspace, Access::write},
                            {Role::gradient, &result, Access::update}};
+  if (values.factors.elements > 0) {
+    uses.push_back({Role::step_scalars, &scalars, Access::read});
+    uses.push_back({Role::factors, &values.factors, Access::update});
+  }
   if (gathered != &result) uses.push_back({Role::source, gathered, Access::update});
-  const double flops = orthogonalization_flops(updated_matrices(model_, nth(model_.units, u)),
-                                               shares_out ? strategy_.mesh.shard : 1);
-  builder_.on_device({.operation = Operation::orthogonalize, .unit = u, .flops = flops}, uses);
-  // Each rank has left zeros where others have results, so the sum is exact.
+  const double flops =
+      direction_flops(updated_matrices(model_, nth(model_.units, u)), shares_out ? strategy_.mesh.shard : 1);
+  builder_.on_device({.operation = Operation::precondition, .unit = u, .flops = flops}, uses);
+  // Each rank has left zeros where others have results, so sums are exact.
   if (shares_out) {
     builder_.on_comm(
         Operation::reduce_scatter, u, builder_.exchange_of_parts(gradient.bytes()),
         {{Role::source, &values.directions, Access::read}, {Role::destination, &gradient, Access::write}});
+    if (values.factors.elements > 0) {
+      builder_.on_comm(Operation::all_reduce, u, builder_.exchange_of_sums(DataGroup::shard, values.factors),
+                       {{Role::factors, &values.factors, Access::update}});
+    }
   }
 }
 

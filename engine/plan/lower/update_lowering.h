@@ -41,11 +41,11 @@ class UpdateLowering {
   void update(std::int32_t u, StatePiece& piece, Value& scalars);
   /// Momentum of the piece's matrices; their directions take the place of their gradients.
   void mix_momentum(std::int32_t u, StatePiece& piece, Value& scalars);
-  /// The unit's directions, in their place.
-  void orthogonalize(std::int32_t u);
+  /// The directions of the unit's whole tensors, in the place of what is there.
+  void precondition(std::int32_t u, Value& scalars);
   /// Whether momentum of matrices changes this part of the unit's state.
   bool is_mixed(std::int32_t u, Role role) const {
-    return nth(step_.units, u).orthogonalization.elements > 0 && role == role_of(kMixedMoment);
+    return nth(step_.units, u).direction_workspace.elements > 0 && role == role_of(kMixedMoment);
   }
   /// Makes what ranks keep of a unit's parameter from what the update has made on each.
   void share_parameter(std::int32_t u);

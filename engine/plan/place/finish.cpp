@@ -91,6 +91,7 @@ ModelPlan finish(Placement best, const MemoryRequest& memory, const Model& model
     plan.state_bytes += format.moment_bytes(moment, parameters_keeping(model, moment));
   });
   for (std::size_t u = 0; u < model.units.size(); ++u) {
+    plan.state_bytes += model.units[u].factor_elements * size_of(DType::fp32);
     if (!plan.strategy.has(static_cast<std::int32_t>(u))) continue;
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);
     plan.updated_parameters += updated;

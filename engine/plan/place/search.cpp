@@ -87,7 +87,7 @@ struct Choice {
 template <typename Consider>
 void with_each_exchange(const Model& model, Strategy strategy, const Consider& consider) {
   const bool has_matrices = std::ranges::any_of(
-      model.policies, [](const UpdatePolicy& policy) { return needs_matrices(policy.rule); });
+      model.policies, [](const UpdatePolicy& policy) { return orthogonalizes(policy.rule); });
   for (const bool interleaves : {true, false}) {
     if (interleaves && strategy.mesh.tensor == 1) continue;
     for (const bool delays : {true, false}) {

@@ -63,7 +63,7 @@ std::string_view name_of(Operation operation) {
                                                                 "unpack",
                                                                 "grad_norm",
                                                                 "mix_momentum",
-                                                                "orthogonalize",
+                                                                "precondition",
                                                                 "update",
                                                                 "save",
                                                                 "finish_checkpoint"});
@@ -74,41 +74,13 @@ std::string_view name_of(Operation operation) {
 std::string_view name_of(Role role) {
   for (const Moment moment : kMoments)
     if (role == role_of(moment)) return name_of(moment);
-  constexpr std::array names = std::to_array<std::string_view>({"source",
-                                                                "destination",
-                                                                "parameter",
-                                                                "shared_parameter",
-                                                                "frozen",
-                                                                "shared_frozen",
-                                                                "gradient",
-                                                                "shared_gradient",
-                                                                "rows",
-                                                                "row_values",
-                                                                "input",
-                                                                "output",
-                                                                "output_gradient",
-                                                                "input_gradient",
-                                                                "saved",
-                                                                "pending",
-                                                                "workspace",
-                                                                "constants",
-                                                                "data_0",
-                                                                "data_1",
-                                                                "data_2",
-                                                                "data_3",
-                                                                "losses",
-                                                                "logits",
-                                                                "master",
-                                                                "norm",
-                                                                "step_sums",
-                                                                "step_scalars",
-                                                                "loss_scale",
-                                                                "step_record",
-                                                                "tally",
-                                                                "ring_0",
-                                                                "ring_1",
-                                                                "ring_2",
-                                                                "ring_3"});
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"source",          "destination",     "parameter", "shared_parameter", "frozen",       "shared_frozen",
+       "gradient",        "shared_gradient", "rows",      "row_values",       "input",        "output",
+       "output_gradient", "input_gradient",  "saved",     "pending",          "workspace",    "constants",
+       "data_0",          "data_1",          "data_2",    "data_3",           "losses",       "logits",
+       "master",          "factors",         "norm",      "step_sums",        "step_scalars", "loss_scale",
+       "step_record",     "tally",           "ring_0",    "ring_1",           "ring_2",       "ring_3"});
   static_assert(names.size() + kMoments.size() == ordinal(Role::ring_3) + 1);
   const auto number = ordinal(role);
   return names[role < Role::moment ? number : number - kMoments.size()];

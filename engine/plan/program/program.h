@@ -104,9 +104,9 @@ enum class Operation : std::uint8_t {
   unpack,         ///< what is kept, of all ranks → the parameters that passes read
   grad_norm,      ///< the global norm; if updates wait for it also their scalars
   mix_momentum,  ///< of a unit's matrices: the gradient → the momentum buffer, and a direction in its place
-  orthogonalize,      ///< those directions, of whole matrices
-  update,             ///< of one unit's state and parameters, by their rules
-  save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
+  precondition,  ///< makes the directions of whole tensors
+  update,        ///< of one unit's state and parameters, by their rules
+  save,          ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
 
@@ -169,6 +169,7 @@ enum class Role : std::uint8_t {
   losses,
   logits,
   master,
+  factors,
   moment,  ///< the first; the others follow, in the order of Moment
   norm = moment + kMoments.size(),
   step_sums,

@@ -119,12 +119,13 @@ class StateHash {
 }  // namespace
 
 std::vector<StateKey> keys_of(const Model& model) {
-  return keys_of(model, model.moments());
+  return keys_of(model, model.rules(), model.averages);
 }
 
-std::vector<StateKey> keys_of(const Model& model, Moments moments) {
+std::vector<StateKey> keys_of(const Model& model, const UpdateRules& rules, bool averages) {
   std::vector<StateKey> keys = {StateKey::master};
-  moments.for_each([&](Moment moment) { keys.push_back(key_of(moment)); });
+  kept_moments(rules, averages).for_each([&](Moment moment) { keys.push_back(key_of(moment)); });
+  if (keeps_factors(rules)) keys.push_back(StateKey::factors);
   if (model.freezes()) keys.push_back(StateKey::frozen);
   return keys;
 }
@@ -142,7 +143,9 @@ std::vector<TensorPiece> pieces_in(const Model& model, const Unit& unit, StateKe
 }
 
 std::vector<StateKey> saved_keys_of(const Model& model) {
-  return model.adapts() ? keys_of(model, Flat::trained) : keys_of(model);
+  std::vector<StateKey> keys = keys_of(model);
+  if (model.adapts()) std::erase(keys, StateKey::frozen);
+  return keys;
 }
 
 StateAccess access_in_memory(const Model& model,
@@ -166,7 +169,7 @@ std::string state_hash(const Model& model, const StateAccess& state, Communicato
   const bool is_split = std::ranges::any_of(
       model.units, [](const Unit& unit) { return std::ranges::any_of(unit.tensors, &TensorSpec::is_split); });
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-    for (const Flat flat : {Flat::trained, Flat::frozen}) {
+    for (const Flat flat : kFlats) {
       if (model.units[unit].elements_of(flat) == 0) continue;
       const Unit& of_model = model.units[unit];
       for (const StateKey key : keys_of(model, flat)) {

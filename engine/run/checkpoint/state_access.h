@@ -16,7 +16,7 @@
 #include "engine/model/flat_range.h"
 #include "engine/model/graph/unit.h"
 #include "optim/state_key.h"
-#include "optim/update_rule.h"
+#include "optim/update_policy.h"
 
 namespace strata {
 
@@ -27,17 +27,18 @@ constexpr bool are_weights(StateKey key) {
   return key == StateKey::master || key == StateKey::frozen;
 }
 
-/// Which of a unit's flat parameters has the shape of this state.
+/// Which of a unit's flat arrays has the shape of this state.
 constexpr Flat flat_of(StateKey key) {
+  if (key == StateKey::factors) return Flat::factors;
   return key == StateKey::frozen ? Flat::frozen : Flat::trained;
 }
 /// That of the parameters.
 constexpr StateKey weights_in(Flat flat) {
   return flat == Flat::frozen ? StateKey::frozen : StateKey::master;
 }
-/// What there is of a model's state, in their order: with its own moments, or with these.
+/// What there is of a model's state, in their order: by its own rules, or by these.
 std::vector<StateKey> keys_of(const Model& model);
-std::vector<StateKey> keys_of(const Model& model, Moments moments);
+std::vector<StateKey> keys_of(const Model& model, const UpdateRules& rules, bool averages);
 /// What there is of it in one flat, in their order.
 std::vector<StateKey> keys_of(const Model& model, Flat flat);
 /// What a range has of the unit's tensors, of this state: pieces_in() without tensors that do not keep it.

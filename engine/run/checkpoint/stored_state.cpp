@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/finite.h"
 #include "base/nth.h"
+#include "engine/model/factors.h"
 #include "engine/model/kept_state.h"
 #include "engine/model/model.h"
 #include "engine/run/checkpoint/refusals.h"
@@ -66,23 +67,29 @@ bool is_part_of(const StoredPart& part, std::int64_t elements) {
   return part.distance >= part.length() && part.count - 1 <= (elements - part.last) / part.distance;
 }
 
-std::map<std::string, const TensorSpec*> tensors_by_name(const Model& model) {
-  std::map<std::string, const TensorSpec*> tensors;
+/// With the factors that these rules may keep of them.
+TensorsByName tensors_by_name(const Model& model, const UpdateRules& rules) {
+  TensorsByName tensors;
   for (const Unit& unit : model.units) {
-    for (const TensorSpec& tensor : unit.tensors) tensors[tensor.hf_name] = &tensor;
+    for (const TensorSpec& tensor : unit.tensors) {
+      tensors[tensor.hf_name] = tensor;
+      for (const auto& [rule, count] : rules) {
+        if (tensor.flat != Flat::trained) continue;
+        for (TensorSpec& factor : factors_of(tensor, rule)) tensors[factor.hf_name] = std::move(factor);
+      }
+    }
   }
   return tensors;
 }
 
 /// What the tensor of this name in a file is of the model. Throws DamageError if it is nothing of it.
 std::pair<const TensorSpec*, StoredPart> part_of(const std::string& name, const StoredTensor& stored,
-                                                 const fs::path& file,
-                                                 const std::map<std::string, const TensorSpec*>& tensors) {
+                                                 const fs::path& file, const TensorsByName& tensors) {
   const std::optional<ParsedName> parsed = parse_part_name(name);
   const auto found = tensors.find(parsed ? parsed->tensor : name);
   if (found == tensors.end())
     report_damage(file, fmt::format("unexpected tensor {}: the model has none", name));
-  const TensorSpec& tensor = *found->second;
+  const TensorSpec& tensor = found->second;
   const std::int64_t elements = tensor.whole_elements();
   const StoredPart part = parsed ? parsed->part : StoredPart{.last = elements};
   if (!is_part_of(part, elements))
@@ -136,9 +143,9 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
       model_(model),
       names_base_(manifest.base.has_value()),
       base_(std::move(base)) {
-  const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
+  const TensorsByName tensors = tensors_by_name(model, manifest.rules);
   // Rounded up, so that one that is missing is named.
-  std::vector<StateKey> all_kinds = keys_of(model, kept_moments(manifest.rules, manifest.averages));
+  std::vector<StateKey> all_kinds = keys_of(model, manifest.rules, manifest.averages);
   if (names_base_) std::erase(all_kinds, StateKey::frozen);
   const auto kinds = static_cast<int>(all_kinds.size());
   const int ranks = std::max(1, (static_cast<int>(manifest.files.size()) + kinds - 1) / kinds);
@@ -155,8 +162,7 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
   }
 }
 
-void StoredState::add_file(const fs::path& path, StateKey key,
-                           const std::map<std::string, const TensorSpec*>& tensors) {
+void StoredState::add_file(const fs::path& path, StateKey key, const TensorsByName& tensors) {
   const SafetensorsReader reader(path, *file_system_);
   for (const auto& [name, stored] : reader.tensors()) {
     const auto [tensor, part] = part_of(name, stored, path, tensors);
@@ -173,18 +179,19 @@ void StoredState::add_file(const fs::path& path, StateKey key,
 }
 
 /// If one rule updates all tensors, the state has each of them, and else as many as the manifest says.
-void StoredState::check_tensors(StateKey key, const UpdateRules& rules,
-                                const std::map<std::string, const TensorSpec*>& tensors) {
+void StoredState::check_tensors(StateKey key, const UpdateRules& rules, const TensorsByName& tensors) {
   const std::optional<Moment> moment = moment_of(key);
-  const bool is_of_some = moment && moment != Moment::ema && rules.size() > 1;
+  const bool is_of_some = rules.size() > 1 && key != key_of(Moment::ema) && !are_weights(key);
   std::int64_t found = 0, expected = 0;
   for (const auto& [name, tensor] : tensors) {
-    if (tensor->flat != flat_of(key) || (is_of_some && !parts_[key].contains(name))) continue;
-    check_parts(key, *tensor);
+    if (tensor.flat != flat_of(key) || (is_of_some && !parts_[key].contains(name))) continue;
+    check_parts(key, tensor);
     ++found;
   }
   if (!is_of_some) return;
-  for (const auto& [rule, count] : rules) expected += moments_of(rule).has(*moment) ? count : 0;
+  // A rule beside others keeps one factor of a tensor at most.
+  for (const auto& [rule, count] : rules)
+    expected += (moment ? moments_of(rule).has(*moment) : keeps_factors(rule)) ? count : 0;
   if (found != expected) {
     report_damage(folder_, fmt::format("{} has {} tensors of {}; the checkpoint is damaged", name_of(key),
                                        found, expected));

@@ -38,6 +38,8 @@ struct BaseWeights {
   bool as_trained = false;  ///< read them as a checkpoint's run did, if it kept them as codes in blocks
 };
 
+using TensorsByName = std::map<std::string, TensorSpec>;
+
 class StoredState {
  public:
   /// Reads the headers of the files. Throws DamageError that names the file, or the folder, if they do not
@@ -61,10 +63,8 @@ class StoredState {
   };
   using Parts = std::map<std::string, std::vector<Part>>;  ///< by HF name, in the order of their elements
 
-  void add_file(const std::filesystem::path& path, StateKey key,
-                const std::map<std::string, const TensorSpec*>& tensors);
-  void check_tensors(StateKey key, const UpdateRules& rules,
-                     const std::map<std::string, const TensorSpec*>& tensors);
+  void add_file(const std::filesystem::path& path, StateKey key, const TensorsByName& tensors);
+  void check_tensors(StateKey key, const UpdateRules& rules, const TensorsByName& tensors);
   void check_parts(StateKey key, const TensorSpec& tensor);
   const FileReader& open(std::size_t file);
 

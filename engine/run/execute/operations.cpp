@@ -86,8 +86,8 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::mix_momentum:
       return instruction.lane == Lane::cpu ? operations::mix_momentum_on_host(on_, instruction)
                                            : operations::mix_momentum_on_device(on_, instruction);
-    case Operation::orthogonalize:
-      return operations::orthogonalize(on_, instruction);
+    case Operation::precondition:
+      return operations::precondition(on_, instruction);
     case Operation::update:
       return instruction.lane == Lane::cpu ? operations::update_on_host(on_, instruction)
                                            : operations::update_on_device(on_, instruction);

@@ -80,8 +80,7 @@ std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) 
   for (const StateEntry& place : program.state) {
     if (place.unit < 0) continue;
     UnitPlaces& unit = nth(result, place.unit);
-    const bool is_copy = !are_weights(place.part) && !moment_of(place.part);
-    (is_copy ? unit.copies : unit.of(place.part)).push_back(place);
+    (place.part == StateKey::parameter ? unit.copies : unit.of(place.part)).push_back(place);
   }
   return result;
 }
@@ -137,19 +136,21 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   }
 }
 
+bool RunState::is_on_all(Flat flat) const {
+  return flat == Flat::factors || (flat == Flat::frozen && !plan_.strategy.gathers());
+}
+
 FlatRange RunState::held(std::size_t unit, Flat flat) const {
   if (places_[unit].is_empty()) return {0, 0, flat};
-  const bool is_whole = flat == Flat::frozen && !plan_.strategy.gathers();
-  return is_whole ? whole(model_.units[unit], flat)
-                  : shard_of(model_.units[unit], mesh(), mesh().shard_rank(rank_), flat);
+  return is_on_all(flat) ? whole(model_.units[unit], flat)
+                         : shard_of(model_.units[unit], mesh(), mesh().shard_rank(rank_), flat);
 }
 
 FlatRange RunState::saved(std::size_t unit, Flat flat) const {
   if (!plan_.strategy.has(static_cast<std::int32_t>(unit))) return {0, 0, flat};
   const FlatRange range = held(unit, flat);
-  const bool is_on_all = flat == Flat::frozen && !plan_.strategy.gathers();
-  const std::int64_t holders = is_on_all ? mesh().holders() : mesh().replicate;
-  const std::int64_t number = is_on_all ? mesh().holder(rank_) : mesh().replica(rank_);
+  const std::int64_t holders = is_on_all(flat) ? mesh().holders() : mesh().replicate;
+  const std::int64_t number = is_on_all(flat) ? mesh().holder(rank_) : mesh().replica(rank_);
   const auto border = [&](std::int64_t r) { return range.count * r / holders; };
   return {range.first + border(number), border(number + 1) - border(number), flat};
 }
@@ -360,9 +361,8 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
 
 void RunState::clear_moments() {
   for (std::size_t unit = 0; unit < places_.size(); ++unit) {
-    if (model_.units[unit].elements == 0) continue;
-    for (const StateKey key : keys_of(model_, Flat::trained)) {
-      if (key == StateKey::master) continue;
+    for (const StateKey key : keys_of(model_)) {
+      if (are_weights(key) || model_.units[unit].elements_of(flat_of(key)) == 0) continue;
       write(unit, key, [](std::span<float> moment) {
         for_ranges(std::ssize(moment), kPiece, [&](std::int64_t first, std::int64_t last, int) {
           std::fill(moment.data() + first, moment.data() + last, 0.0F);

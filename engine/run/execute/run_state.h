@@ -77,6 +77,8 @@ class RunState {
     bool is_empty() const;
   };
 
+  /// Whether each rank that has a unit has all of it.
+  bool is_on_all(Flat flat) const;
   FlatRange kept(std::size_t unit, StateKey key, FlatRange range) const;
   /// Those of `values`, which are all of held(unit, key), that a place has.
   template <typename Value>

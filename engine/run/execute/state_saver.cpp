@@ -15,6 +15,7 @@ namespace {
 
 Role role_of(StateKey key) {
   if (const std::optional<Moment> moment = moment_of(key)) return role_of(*moment);
+  if (key == StateKey::factors) return Role::factors;
   return key == StateKey::frozen ? Role::frozen : Role::master;
 }
 

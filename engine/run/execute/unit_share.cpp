@@ -29,7 +29,7 @@ std::vector<Stretch> counted_in(const std::vector<TensorPiece>& pieces) {
 /// What is no matrix counts as the first shard's.
 void share_out_matrices(const Mesh& mesh, std::int64_t rank, std::int64_t elements, UnitShare& share) {
   const std::vector<UpdatedMatrix> all = std::exchange(share.matrices, {});
-  const std::vector<std::int64_t> ranks = orthogonalizing_ranks(all, mesh.shard);
+  const std::vector<std::int64_t> ranks = directing_ranks(all, mesh.shard);
   const std::int64_t own = mesh.shard_rank(rank);
   std::vector<Stretch>& of_others = share.of_others.emplace();
   std::int64_t begin = 0;

@@ -33,7 +33,7 @@ struct UnitShare {
   std::vector<UpdatedPart> parts;
   /// The shard's elements that each moment covers.
   EnumArray<Moment, Stretch> kept = {};
-  std::vector<UpdatedMatrix> matrices = {};  ///< of the whole unit, which this rank orthogonalizes
+  std::vector<UpdatedMatrix> matrices = {};  ///< of the whole unit, whose directions this rank finds
   /// If ranks share out matrices, the elements of the whole unit whose directions others give.
   std::optional<std::vector<Stretch>> of_others = {};
   std::int64_t tensor_rank = 0, tensor_ranks = 1;  ///< this rank's number among those that share its passes

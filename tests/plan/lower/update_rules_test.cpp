@@ -120,7 +120,7 @@ TEST(UpdateRules, DifferInTheStateOfAProgramAndInNothingElse) {
     };
     const std::vector<std::string> expected = lines(UpdateRule::adamw);
     for (const UpdateRule rule : kUpdateRules) {
-      if (rule == UpdateRule::adamw || needs_matrices(rule)) continue;
+      if (rule == UpdateRule::adamw || needs_whole_tensors(rule)) continue;
       EXPECT_EQ(lines(rule), expected) << name_of(rule);
     }
   }
@@ -144,12 +144,12 @@ TEST(UpdateRules, MuonMixesMomentumOrthogonalizesTheWholeUnitAndUpdates) {
     const Strategy strategy = tiny_strategy(model, options);
     const Program program = lower_training(model, strategy);
     const std::vector<Instruction> mixes = of_block(program, Operation::mix_momentum),
-                                   orthogonal = of_block(program, Operation::orthogonalize),
+                                   orthogonal = of_block(program, Operation::precondition),
                                    updates = of_block(program, Operation::update);
     ASSERT_EQ(orthogonal.size(), 1U);
     EXPECT_EQ(orthogonal.front().flops,
-              orthogonalization_flops(updated_matrices(model, block),
-                                      strategy.shares_out_matrices ? strategy.mesh.shard : 1));
+              direction_flops(updated_matrices(model, block),
+                              strategy.shares_out_matrices ? strategy.mesh.shard : 1));
     std::int64_t momentum = 0, squares = 0;
     for (const Instruction& mix : mixes) {
       EXPECT_EQ(mix.find(role_of(Moment::exp_avg)), -1);
@@ -178,6 +178,28 @@ TEST(UpdateRules, MuonMixesMomentumOrthogonalizesTheWholeUnitAndUpdates) {
   }
 }
 
+TEST(UpdateRules, FactorsStayOnTheDeviceWhereverMomentsAre) {
+  for (const UpdateRule rule : {UpdateRule::normuon, UpdateRule::adafactor, UpdateRule::adagrad_rowwise}) {
+    const Model model = model_of(rule);
+    for (const StrategyOptions& options : options_of_updates()) {
+      const Strategy strategy = tiny_strategy(model, options);
+      const Program program = lower_training(model, strategy);
+      const std::vector<Instruction> found = of_block(program, Operation::precondition);
+      ASSERT_EQ(found.size(), 1U);
+      const Operand* factors = found.front().find_operand(Role::factors);
+      ASSERT_NE(factors, nullptr);
+      EXPECT_EQ(factors->elements, model.units[1].factor_elements);
+      EXPECT_EQ(program.buffer(factors->buffer).tier, Tier::device);
+      EXPECT_TRUE(program.buffer(factors->buffer).persistent);
+      EXPECT_GE(found.front().find(Role::step_scalars), 0);
+      const auto sums = of_block(program, Operation::all_reduce);
+      const bool brings_factors =
+          std::ranges::any_of(sums, [](const Instruction& sum) { return sum.find(Role::factors) >= 0; });
+      EXPECT_EQ(brings_factors, strategy.shares_out_matrices);
+    }
+  }
+}
+
 /// A checkpoint is finished when all of it is saved, wherever transfers move updates.
 void expect_saves_before_the_end(const Program& program) {
   for (const Serves serves : {Serves::step, Serves::step_before}) {
@@ -192,8 +214,9 @@ void expect_saves_before_the_end(const Program& program) {
 
 TEST(UpdateRules, KeepTheMeaningOfTheProgramAtEveryBudgetAndOnDrives) {
   // AdamW is that of all other tests; a program knows only the number of moments.
-  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum, UpdateRule::rmsprop_momentum,
-                                UpdateRule::ademamix, UpdateRule::muon}) {
+  for (const UpdateRule rule :
+       {UpdateRule::sgd, UpdateRule::sgd_momentum, UpdateRule::rmsprop_momentum, UpdateRule::ademamix,
+        UpdateRule::muon, UpdateRule::normuon, UpdateRule::adafactor}) {
     const Model model = model_of(rule);
     for (const StrategyOptions& options : options_of_updates()) {
       const Program plain = lower_training(model, tiny_strategy(model, options));

@@ -57,6 +57,6 @@ void update_on_device(OperationContext& on, const Instruction& instruction);
 void update_on_host(OperationContext& on, const Instruction& instruction);
 void mix_momentum_on_device(OperationContext& on, const Instruction& instruction);
 void mix_momentum_on_host(OperationContext& on, const Instruction& instruction);
-void orthogonalize(OperationContext& on, const Instruction& instruction);
+void precondition(OperationContext& on, const Instruction& instruction);
 
 }  // namespace strata::operations

@@ -35,6 +35,7 @@ void save(OperationContext& on, const Instruction& instruction, std::int64_t ste
   };
   add(StateKey::master, Role::master);
   for (const Moment moment : kMoments) add(key_of(moment), role_of(moment));
+  add(StateKey::factors, Role::factors);
   add(StateKey::frozen, Role::frozen);
 }
 

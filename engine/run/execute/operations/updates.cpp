@@ -1,9 +1,9 @@
-// Updates of a piece of a unit, on the host and on the device, and what comes before those of matrices.
+// Updates of a piece of a unit, on the host and on the device, and what comes before those of whole tensors.
 #include <algorithm>
 #include <optional>
 
+#include "engine/device/direction.h"
 #include "engine/device/elementwise_calls.h"
-#include "engine/device/newton_schulz.h"
 #include "engine/device/state_calls.h"
 #include "engine/run/execute/operations/kinds.h"
 #include "optim/momentum.h"
@@ -93,13 +93,28 @@ void for_each_block(const MatrixPart& part, const Matrix& whole, std::byte* data
   }
 }
 
+/// So that their sum over ranks has each factor from the rank that has changed it.
+void zero_factors_of_others(OperationContext& on, const UnitShare& share, const Operand& factors) {
+  const Matrix all = on.flat(factors);
+  std::int64_t begin = 0;
+  const auto zero_up_to = [&](std::int64_t end) {
+    if (begin < end) on.kernels.run(Zero{all.column_slice(begin, end - begin)});
+  };
+  for (const UpdatedMatrix& matrix : share.matrices) {
+    if (matrix.own_factors == 0) continue;
+    zero_up_to(matrix.factors);
+    begin = matrix.factors + matrix.own_factors;
+  }
+  zero_up_to(all.columns);
+}
+
 std::optional<Moments> moments_of_step(UpdateRule rule) {
   return stepped_moments(rule) | Moments{Moment::ema};
 }
 
 /// Nothing for a rule that has no momentum of matrices.
 std::optional<Moments> moments_of_mix(UpdateRule rule) {
-  return needs_matrices(rule) ? std::optional(Moments{kMixedMoment}) : std::nullopt;
+  return orthogonalizes(rule) ? std::optional(Moments{kMixedMoment}) : std::nullopt;
 }
 
 }  // namespace
@@ -145,7 +160,7 @@ void mix_momentum_on_host(OperationContext& on, const Instruction& instruction) 
   });
 }
 
-void orthogonalize(OperationContext& on, const Instruction& instruction) {
+void precondition(OperationContext& on, const Instruction& instruction) {
   const UnitShare& share = on.share(instruction);
   const Operand& gradient = *instruction.find_operand(Role::gradient);
   const Operand* gathered = instruction.find_operand(Role::source);
@@ -158,21 +173,31 @@ void orthogonalize(OperationContext& on, const Instruction& instruction) {
   std::byte* own = gathered == nullptr ? all : directions_of(share.tensor_rank);
   auto* workspace = on.operand<std::byte>(instruction, Role::workspace);
   const std::int64_t begin = share.of_others ? 0 : share.first;  // of the operand `gradient`, in the unit
+  auto* factors = on.operand<float>(instruction, Role::factors);
+  const StepScalars scalars(on.operand<std::byte>(instruction, Role::step_scalars));
+  const auto direct = [&](const UpdatedMatrix& matrix, const Matrix& whole, std::byte* free) {
+    DirectionRule rule = {.rule = matrix.rule, .is_vector = matrix.is_vector};
+    if (keeps_factors(matrix.rule)) {
+      rule.skip = scalars.skip();
+      rule.step = scalars.of_policy(matrix.policy);
+      rule.factors = factors + matrix.factors;
+    }
+    find_direction(on.kernels, rule, whole, free);
+  };
   for (const UpdatedMatrix& matrix : share.matrices) {
     const DType dtype = dtype_of(source.type);
     if (matrix.is_whole()) {
-      strata::orthogonalize(on.kernels, {own + matrix.offset * element, dtype, matrix.rows, matrix.columns},
-                            workspace);
+      direct(matrix, {own + matrix.offset * element, dtype, matrix.rows, matrix.columns}, workspace);
     } else {
       const Matrix whole(workspace, dtype, matrix.rows, matrix.columns);
       for (std::int64_t rank = 0; rank < share.tensor_ranks; ++rank) {
-        const MatrixPart part = matrix.part_of(rank, share.tensor_rank);
+        const MatrixPart part = matrix.part_of(rank, share.tensor_rank, share.tensor_ranks);
         for_each_block(part, whole, directions_of(rank) + matrix.offset * element,
                        [&](const Matrix& of_rank, const Matrix& of_whole) {
                          on.kernels.run(Cast{of_rank, of_whole});
                        });
       }
-      strata::orthogonalize(on.kernels, whole, workspace + assembled_bytes(matrix, dtype));
+      direct(matrix, whole, workspace + assembled_bytes(matrix, dtype));
       for_each_block(matrix.part, whole, own + matrix.offset * element,
                      [&](const Matrix& of_rank, const Matrix& of_whole) {
                        on.kernels.run(Cast{of_whole, of_rank});
@@ -186,6 +211,7 @@ void orthogonalize(OperationContext& on, const Instruction& instruction) {
     on.kernels.run(Cast{{own + first * element, dtype, 1, end - first}, to});
   }
   if (!share.of_others) return;
+  if (factors != nullptr) zero_factors_of_others(on, share, *instruction.find_operand(Role::factors));
   for (const auto [first, count] : *share.of_others)
     on.kernels.run(Zero{on.flat(gradient).column_slice(first, count)});
 }

@@ -3,7 +3,7 @@
 
 const kWork = {
   forward: "forward", backward: "backward", input_gradient: "backward", weight_gradient: "backward",
-  mix_momentum: "update", orthogonalize: "update", update: "update",
+  mix_momentum: "update", precondition: "update", update: "update",
   copy_to_device: "move", copy_to_host: "move", read: "move", write: "move",
   all_gather: "exchange", reduce_scatter: "exchange", all_reduce: "exchange", ring_shift: "exchange", send: "exchange", receive: "exchange"
 };
