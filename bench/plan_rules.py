@@ -4,7 +4,8 @@
 
 Llama 3.1 8B in bf16, 16 sequences of 2048 tokens in microbatches of one, planned for cards with 16 and 24 GB beside 64 GiB of host memory,
 with and without a drive. Rates are those of examples/machines/4090-desktop.yaml. A card of 16 GB is assumed to have 0.6 of its products.
-Rules that keep as many moments move as many bytes, so one stands for all of them but muon, whose products take time.
+Rules that keep as many moments move as many bytes, so one stands for all of them but muon, whose products take time, and adafactor,
+whose gradients go to the device first.
 """
 
 import argparse
@@ -20,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = {"architecture": "llama", "config": {
     "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
     "vocab_size": 128256, "tie_word_embeddings": False}}
-RULES = ({"type": "ademamix"}, {"type": "adamw"}, {"type": "muon"}, {"type": "lion"}, {"type": "sgd"})
+RULES = ({"type": "ademamix"}, {"type": "adamw"}, {"type": "muon"}, {"type": "lion"}, {"type": "sgd"}, {"type": "adafactor"})
 FORMATS = (
     {}, {"master": "split"}, {"master": "split", "moments": "bf16"}, {"master": "none"}, {"master": "none", "moments": "bf16"}, {"moments": "8bit"},
     {"master": "split", "moments": "8bit"}, {"master": "none", "moments": "8bit"})
@@ -77,7 +78,7 @@ def main():
             for each in FORMATS:
                 if rule["type"] not in arguments.types:
                     continue
-                if rule == {"type": "sgd"} and "moments" in each:
+                if rule["type"] in ("sgd", "adafactor") and "moments" in each:
                     continue
                 optimizer = rule | each
                 cells = [pool.submit(planned, arguments.strata, optimizer, name, has_drive) for name, has_drive in ways]
