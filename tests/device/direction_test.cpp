@@ -7,10 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,7 +21,7 @@
 #include "optim/update.h"
 #include "tests/device/implementations.h"
 #include "tests/device/scenario.h"
-#include "tests/support/golden_bits.h"
+#include "tests/support/goldens.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {
@@ -157,18 +155,9 @@ void expect_near(std::span<const float> actual, const nlohmann::json& bits) {
 }
 
 UpdateStep steps_of(const nlohmann::json& golden) {
-  const nlohmann::json& settings = golden.at("settings");
-  RuleSettings ours;
-  ours.beta2 = settings.value("beta2", ours.beta2);
-  ours.epsilon = settings.value("epsilon", ours.epsilon);
-  ours.momentum = settings.value("momentum", ours.momentum);
-  ours.scale = settings.value("scale", ours.scale);
-  ours.decay_rate = settings.value("decay_rate", ours.decay_rate);
-  ours.clip_threshold = settings.value("clip_threshold", ours.clip_threshold);
-  const auto* rule = std::ranges::find(kRules, golden.at("rule").get<std::string>(),
-                                       [](UpdateRule each) { return std::string(name_of(each)); });
-  EXPECT_NE(rule, std::end(kRules)) << golden.at("rule");
-  return {.policy = {.rule = *rule, .weight_decay = golden.at("weight_decay"), .settings = ours},
+  return {.policy = {.rule = test::rule_named(golden.at("rule")),
+                     .weight_decay = golden.at("weight_decay"),
+                     .settings = test::settings_in(golden)},
           .learning_rate = golden.at("learning_rate"),
           .step = 0};
 }

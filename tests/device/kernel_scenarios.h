@@ -37,7 +37,7 @@ Scenario column_dots_scenario(DType dtype, std::int64_t rows, std::int64_t colum
 /// With a bias it has factors of rows, too.
 Scenario column_scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, bool bias, bool in_place,
                                std::int64_t padding_unit = 1);
-/// Of squares, with fp32 weights.
+/// Adds up a row's squares, with fp32 weights.
 Scenario row_dots_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
                            std::int64_t padding_unit = 1);
 Scenario magnitude_scenario(DType dtype, std::int64_t outputs);

@@ -19,7 +19,7 @@
 #include "optim/update.h"
 #include "tests/device/implementations.h"
 #include "tests/device/scenario.h"
-#include "tests/support/golden_bits.h"
+#include "tests/support/goldens.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {

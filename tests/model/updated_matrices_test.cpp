@@ -58,7 +58,7 @@ TEST(UpdatedMatrices, EachRankKnowsWhatTheOthersHave) {
       {"gpt2", OptimizerType::adafactor}, {"llama", OptimizerType::adafactor}};
   for (const auto& [architecture, type] : models) {
     const Model whole = model_with(architecture, type);
-    // Of eight ranks two have each head of keys. phi3 has queries and keys in one.
+    // If there are eight ranks, two have each head of keys. phi3 has queries and keys in one.
     const bool has_copies =
         whole.architecture.kv_heads < whole.architecture.heads && std::string_view(architecture) != "phi3";
     for (const std::int64_t ranks : {2, 4, 8}) {

@@ -17,7 +17,7 @@
 #include "base/nth.h"
 #include "optim/average.h"
 #include "optim/update.h"
-#include "tests/support/golden_bits.h"
+#include "tests/support/goldens.h"
 #include "tests/support/source_folder.h"
 #include "tests/support/state_types.h"
 
@@ -26,24 +26,10 @@ namespace {
 
 using test::floats_of_bits;
 
-UpdateRule rule_named(const std::string& name) {
-  const auto found =
-      std::ranges::find(kUpdateRules, name, [](UpdateRule rule) { return std::string(name_of(rule)); });
-  EXPECT_NE(found, kUpdateRules.end()) << name;
-  return *found;
-}
-
 UpdatePolicy policy_of(const nlohmann::json& golden) {
-  const nlohmann::json& settings = golden.at("settings");
-  RuleSettings ours;
-  ours.beta1 = settings.value("beta1", ours.beta1);
-  ours.beta2 = settings.value("beta2", ours.beta2);
-  ours.epsilon = settings.value("epsilon", ours.epsilon);
-  ours.alpha = settings.value("alpha", ours.alpha);
-  ours.momentum = settings.value("momentum", ours.momentum);
-  ours.beta3 = settings.value("beta3", ours.beta3);
-  ours.slow_warmup = settings.value("slow_warmup", ours.slow_warmup);
-  return {.rule = rule_named(golden.at("rule")), .weight_decay = golden.at("weight_decay"), .settings = ours};
+  return {.rule = test::rule_named(golden.at("rule")),
+          .weight_decay = golden.at("weight_decay"),
+          .settings = test::settings_in(golden)};
 }
 
 /// Weights in fp32, and moments that begin as zeros.

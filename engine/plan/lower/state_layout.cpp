@@ -39,15 +39,15 @@ void StateLayout::make_persistent() {
     UnitValues& values = values_of(u);
     const Value* fetched = &values.parameter.kept(strategy_.gathers());
     for (Value* value : state_of(u)) {
-      const bool is_frozen = value == &frozen(u);
-      const bool pinned =
-          ((value == fetched || is_frozen) && strategy_.pins.parameters) || value == &values.factors;
-      if (strategy_.on_device(u) || pinned) builder_.make_resident(*value, true);
+      const bool is_frozen = value == &frozen(u), is_factors = value == &values.factors;
+      const bool is_pinned = strategy_.pins.parameters && (value == fetched || is_frozen);
+      const bool stays_on_device = strategy_.on_device(u) || is_factors || is_pinned;
+      if (stays_on_device) builder_.make_resident(*value, true);
       // A pinned parameter that is updated from its own value has that value at home, too.
       const bool is_updated_at_home =
-          !is_frozen && value != &values.factors && values.trains() &&
+          !is_frozen && !is_factors && values.trains() &&
           (value != fetched || (value == &updated_parameter(u) && !strategy_.is_rounded_copy()));
-      if (!strategy_.on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
+      if (!strategy_.on_device(u) && (!stays_on_device || is_updated_at_home)) make_home_persistent(*value);
       value->at_home = true;
     }
     note_state_of(u);
